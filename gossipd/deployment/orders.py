@@ -195,8 +195,7 @@ class Orders:
         if record.statement.verb in STOPS:
             return f"{record.label} is {_DONE[record.statement.verb]} already", False
         kept = _what_is_kept(self._lifecycle, record, is_forced=order.is_forced)
-        yield from self._say(record, Verb.CANCEL, running)
-        self._context.audit("cancelled", label=record.label, name=order.name, version=order.version)
+        yield from self._say(record, Verb.CANCEL, running, "cancelled")
         return f"{record.label} is cancelled{kept}", True
 
     def _pause(self, order: events.PauseOrdered, running: _Order) -> Script:
@@ -209,25 +208,25 @@ class Orders:
         complete, removed, hosts = self._lifecycle.count_complete(record)
         if complete + removed == hosts:
             return f"{record.label} is complete on all {complete} hosts: there is nothing to pause", False
-        yield from self._say(record, Verb.PAUSE, running)
-        self._context.audit("paused", label=record.label, name=order.name, version=order.version)
+        yield from self._say(record, Verb.PAUSE, running, "paused")
         return f"{record.label} is paused: hosts begin no fetch and serve what they have", True
 
     def _resume(self, order: events.PauseOrdered, running: _Order) -> Script:
         record = self._one(order.name, order.version)
         if record.statement.verb is not Verb.PAUSE:
             return f"{record.label} is not paused", False
-        yield from self._say(record, Verb.DEPLOY, running)
-        self._context.audit("resumed", label=record.label, name=order.name, version=order.version)
+        yield from self._say(record, Verb.DEPLOY, running, "resumed")
         return f"{record.label} goes on", True
 
-    def _say(self, record: DeploymentRecord, verb: Verb, running: _Order) -> Steps[None]:
+    def _say(self, record: DeploymentRecord, verb: Verb, running: _Order, done: str) -> Steps[None]:
         """Told at once, so that a full disk is no reason not to; the answer waits until it is durable."""
-        assert record.manifest is not None
+        manifest = record.manifest
+        assert manifest is not None
         with _told_for_people(record, self._context.statements):
-            statement = self._dissemination.sign(record.id, verb, len(record.manifest.envelope), running.wall_s)
+            statement = self._dissemination.sign(record.id, verb, len(manifest.envelope), running.wall_s)
         self._dissemination.tell(statement, running.wall_s)
-        yield from running.keep_statements()
+        self._context.audit(done, label=record.label, name=manifest.name, version=manifest.version)
+        yield from running.keep_statements(f"{record.label} is {done} all the same")
 
     def _remove(self, order: events.RemoveOrdered, running: _Order) -> Script:
         """Marked durably, then deleted. A disk too full for the mark is cured by deleting, and marked then."""
@@ -248,7 +247,7 @@ class Orders:
                 return _REMOVED_BEFORE.format(label), False
         self._context.audit("removed", label=label, name=order.name, version=order.version)
         if not is_marked:
-            yield from running.keep_statements()
+            yield from running.keep_statements(f"{label} is removed all the same")
         return f"{label} is removed from this host and stays removed", True
 
     def _remove_everywhere(self, order: events.RemoveOrdered, running: _Order) -> Script:
@@ -259,8 +258,7 @@ class Orders:
         complete, _, hosts = self._lifecycle.count_complete(record)
         if order.is_dry_run:
             return f"would remove {record.label} everywhere: {complete} of {hosts} hosts have it complete", False
-        yield from self._say(record, Verb.REMOVE, running)
-        self._context.audit("removed everywhere", label=record.label, name=order.name, version=order.version)
+        yield from self._say(record, Verb.REMOVE, running, "removed everywhere")
         return f"{record.label} is removed from every host, from those too that hear of it later", True
 
     def _roll_back(self, order: events.RollbackOrdered, running: _Order) -> Script:
@@ -278,8 +276,7 @@ class Orders:
             complete, _, hosts = self._lifecycle.count_complete(older[0])
         if not complete:
             raise NotFoundError(_NONE_BEFORE.format(order.name, told))
-        yield from self._say(record, Verb.ROLL_BACK, running)
-        self._context.audit("rolled back everywhere", label=record.label, name=order.name, version=version)
+        yield from self._say(record, Verb.ROLL_BACK, running, "rolled back everywhere")
         return (
             f"{record.label} is rolled back: current leads to {older[0].label} on hosts that have it, {complete} of "
             f"{hosts}, and no host goes on to fetch {record.label}"
@@ -295,15 +292,16 @@ class Orders:
             return f"{label} is {words} already", False
         self._lifecycle.trust_changed(running.wall_s)
         self._context.audit("untrust", label=label, what=what, undone=order.is_undone)
-        yield from running.keep_statements()
+        yield from running.keep_statements(f"{label} is {words} all the same")
         return f"{label} is {words} on this host", True
 
     def _override(self, order: events.OverrideOrdered, running: _Order) -> Script:
         highest = self._context.statements.override(order.name)
-        yield from running.keep_statements()
+        words = _ANY_VERSION.format(order.name, self._lifecycle.version_label(order.name, highest))
         self._context.audit("trust override", name=order.name, highest=highest)
         self._lifecycle.name_overridden(order.name, running.wall_s)
-        return _ANY_VERSION.format(order.name, self._lifecycle.version_label(order.name, highest)), True
+        yield from running.keep_statements(f"{words} all the same")
+        return words, True
 
     def _evict(self, order: events.EvictionBegun, running: _Order) -> Script:
         """The store waits for the answer before it deletes. A disk too full to remember it is cured by deleting."""
@@ -384,9 +382,12 @@ class _Order:
         assert isinstance(ended, events.ManifestOpened)
         return ended.manifest
 
-    def keep_statements(self) -> Steps[None]:
-        """Make the statement store durable. Raises the error of the disk."""
+    def keep_statements(self, acts: str = "") -> Steps[None]:
+        """Make the statement store durable. Raises the error of the disk; ``acts``: what is so although it refused."""
         ended = yield self._context.keep_statements(self)
+        if isinstance(ended, events.WorkFailed) and acts:
+            sentence = f"{acts}, but a restart of this host may forget it: {ended.error.args[0]}"
+            raise LocalError(sentence, code=ended.error.code, code_of_exit=ended.error.code_of_exit) from ended.error
         if isinstance(ended, events.WorkFailed):
             raise ended.error
 

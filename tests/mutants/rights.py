@@ -460,4 +460,22 @@ MUTANTS = (
         "    if True:\n",
         ("tests/gossipd/deployment/test_restored_versions.py",),
     ),
+    Mutant(
+        "an-order-on-a-full-disk-leaves-no-record",
+        "A roll back of the whole cluster acts and stands in no audit log of the host that was given it.",
+        "gossipd/deployment/orders.py",
+        "        self._context.audit(done, label=record.label, name=manifest.name, version=manifest.version)\n"
+        '        yield from running.keep_statements(f"{record.label} is {done} all the same")\n',
+        '        yield from running.keep_statements(f"{record.label} is {done} all the same")\n'
+        "        self._context.audit(done, label=record.label, name=manifest.name, version=manifest.version)\n",
+        ("tests/gossipd/deployment/test_orders.py",),
+    ),
+    Mutant(
+        "an-order-on-a-full-disk-is-told-as-not-done",
+        "A command says only that a file cannot be written, and the version is removed everywhere.",
+        "gossipd/deployment/orders.py",
+        "        if isinstance(ended, events.WorkFailed) and acts:\n",
+        "        if False:\n",
+        ("tests/gossipd/deployment/test_orders.py",),
+    ),
 )

@@ -394,8 +394,14 @@ def test_an_order_to_remove_everywhere_deletes_here_and_is_told_and_leaves_no_ma
 def test_a_cancel_on_a_full_disk_is_told_all_the_same(host: ScriptedHost) -> None:
     host.drop()
     host.fail(commands.KeepStatements, Failure.DISK, FULL_DISK)
-    assert host.request(events.CancelOrdered, "org/model", 1).error is FULL_DISK
+    error = host.request(events.CancelOrdered, "org/model", 1).error
+    assert isinstance(error, LocalError) and (error.code, error.code_of_exit) == (
+        FULL_DISK.code,
+        FULL_DISK.code_of_exit,
+    )
+    assert str(error) == f"org/model@1 is cancelled all the same, but a restart of this host may forget it: {FULL_DISK}"
     assert host.record().state is HostState.CANCELLED
+    assert host.audited()[-1] == "cancelled", "what acts is written down"
 
 
 @pytest.mark.parametrize(
@@ -416,12 +422,23 @@ def test_what_a_full_disk_has_not_kept_is_not_done_already(
         host.fail(commands.KeepStatements, Failure.DISK, FULL_DISK, times=3)
         if kind is events.RemoveOrdered:
             host.fail(commands.RemoveModel, Failure.GONE, LocalError("gone"))
-        assert host.request(kind, *given).error is FULL_DISK
+        error = host.request(kind, *given).error
+        assert error is not None and error.code == FULL_DISK.code and str(error).endswith(str(FULL_DISK))
         host.failing.clear()
     assert host.request(events.RemoveOrdered, "org/model", 1, True).error is None, "a dry run writes nothing"
     if kind is events.RemoveOrdered:
         host.fail(commands.RemoveModel, Failure.GONE, LocalError("gone"))
     assert host.request(kind, *given).sentence == words
+
+
+def test_an_override_on_a_full_disk_acts_and_is_written_down(host: ScriptedHost) -> None:
+    host.drop(manifest(version=9))
+    host.drop()
+    host.fail(commands.KeepStatements, Failure.DISK, FULL_DISK)
+    error = host.request(events.OverrideOrdered, ONE.name).error
+    assert str(error).startswith("the next manifest of org/model may have any version, also one below 9 all the same")
+    assert host.audited()[-1] == "trust override"
+    assert host.drop().error is None
 
 
 def test_what_is_removed_is_deleted_and_no_statement_brings_it_back(host: ScriptedHost) -> None:
@@ -471,7 +488,8 @@ def test_a_disk_too_full_to_remember_a_removal_deletes_first(host: ScriptedHost)
     assert kinds(host)[-4:] == ["KeepStatements", "DeleteModel", "RemoveModel", "KeepStatements"]
     host.drop()
     host.fail(commands.KeepStatements, Failure.DISK, FULL_DISK, times=2)
-    assert host.request(events.RemoveOrdered, "org/model", 1).error is FULL_DISK
+    error = host.request(events.RemoveOrdered, "org/model", 1).error
+    assert str(error).startswith("org/model@1 is removed all the same, but a restart of this host may forget it: ")
 
 
 def test_a_removal_that_the_store_refused_can_be_repeated(host: ScriptedHost) -> None:
