@@ -163,16 +163,16 @@ class DeploymentTable:
         self.act(statement, wall_s)
         self._context.audit("taken again", subject=self._lives[deployment].record.label)
 
-    def let_go(self, deployment: DeploymentId) -> bool:
+    def let_go(self, deployment: DeploymentId, *, is_told: bool) -> bool:
         """Its publisher no longer keeps it: give up what is not complete. True when nothing of it is left here, and it
-        is forgotten. What an operator has said ``untrust`` of stays."""
+        is forgotten, after others were told that it was given up. What an operator has said ``untrust`` of stays."""
         life = self._lives[deployment]
         record = life.record
         if record.state is HostState.FAILED and record.reason is HostReason.REFUSED_OPERATOR:
             return False
         if record.state not in FINAL:
             life.close(HostState.REMOVED, HostReason.REMOVED, "its publisher keeps newer versions, not this one")
-        if life.delete_kept() or not life.is_at_rest:
+        if life.delete_kept() or not life.is_at_rest or not is_told:
             return False
         self._forget(life)
         return True

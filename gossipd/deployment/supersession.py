@@ -10,9 +10,9 @@ manifests and records, so they come to the same within seconds of each other. Fr
 
 1. its word is neither told nor heard (``daemon.gossip_rules``), so no newcomer hears of it. That is remembered durably
    before anything is deleted, or a restart would fetch it again;
-2. an unfinished copy is given up. A complete one stays while no higher version is complete here, while other hosts
-   still fetch it, for ``supersede_grace_s`` at most, and while the store refuses, because a job holds it or ``current``
-   points to it. Then it is asked again, more and more rarely;
+2. an unfinished copy is given up, and others are told so. A complete one stays while no higher version is complete
+   here, while other hosts still fetch it, for ``supersede_grace_s`` at most, and while the store refuses, because a job
+   holds it or ``current`` points to it. Then it is asked again, more and more rarely;
 3. when nothing is left on the disk, the statement, the acceptance and the records are dropped, and then the manifest.
 
 A version stays that a live one names as its parent, when that one asks for it (``keep.parents``) and is signed by the
@@ -34,12 +34,14 @@ from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.events import Failure, WorkEnded, WorkFailed
 from gossipd.deployment.progress_record import HostState, progress_key
 from gossipd.deployment.statement import STOPS
+from gossipd.deployment.states import FINAL
 from gossipd.manifest.annotations import Retention
 from gossipd.manifest.manifest import Manifest
 from gossipd.manifest.retention import live_rule
 
 _FETCHING = (HostState.INIT, HostState.DOWNLOADING)
 LOOK_S = 1.0  # after a change: several statements come together
+TOLD_S = 10.0  # a record is told once more after three seconds, and few hosts miss both
 LOOK_AGAIN_S = 10.0  # while a version waits for the newer one, or for hosts that fetch it
 REFUSED_AGAIN_S, REFUSED_MAX_S = 60.0, 960.0  # while a job holds it, doubling: asking costs a look at the disk
 
@@ -54,6 +56,7 @@ class Supersession:
         self._grace_ends_s: dict[DeploymentId, float] = {}  # of superseded ones that are complete here
         self._evict_s: dict[DeploymentId, float] = {}  # when the store is asked again
         self._delay_s: dict[DeploymentId, float] = {}  # after the next refusal
+        self._told_by_s: dict[DeploymentId, float] = {}  # of those given up here, until they are dropped
         self._evicting: dict[WorkNumber, DeploymentRecord] = {}
         self._keeping: WorkNumber | None = None
         self._dropped: list[DeploymentId] = []  # whose manifests are to be forgotten when that is durable
@@ -151,10 +154,16 @@ class Supersession:
         for record in superseded:
             if record.state in (HostState.COMPLETE, HostState.VERIFYING):
                 self._evict(record, now)
-            elif self._table.let_go(record.id):
+            elif self._table.let_go(record.id, is_told=now >= self._told_by(record, now)):
                 self._drop(record, now)
             else:
                 self._look_by(now + LOOK_S)
+
+    def _told_by(self, record: DeploymentRecord, now: float) -> float:
+        """When others know that a copy was given up here: while they take it for unfinished, theirs wait for it."""
+        if record.state not in FINAL:
+            self._told_by_s[record.id] = now + TOLD_S
+        return self._told_by_s.get(record.id, now)
 
     def _evict(self, record: DeploymentRecord, now: float) -> None:
         """A complete copy, when it may go."""
@@ -190,6 +199,7 @@ class Supersession:
         self._grace_ends_s.pop(record.id, None)
         self._evict_s.pop(record.id, None)
         self._delay_s.pop(record.id, None)
+        self._told_by_s.pop(record.id, None)
         self._dropped.append(record.id)
         self._look_by(now + LOOK_S)
 

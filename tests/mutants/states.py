@@ -320,4 +320,12 @@ MUTANTS = (
         'row["state"] == "complete"',
         ("tests/gossipd/diagnosis/test_causes.py",),
     ),
+    Mutant(
+        "a-copy-given-up-is-told-to-nobody",
+        "Where one slow host gives a superseded version up, every other keeps its copy for ten minutes.",
+        "gossipd/deployment/supersession.py",
+        "is_told=now >= self._told_by(record, now)",
+        "is_told=True",
+        ("tests/gossipd/deployment/test_supersession.py",),
+    ),
 )

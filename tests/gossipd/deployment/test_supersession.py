@@ -14,7 +14,7 @@ from gossipd.deployment.events import Failure
 from gossipd.deployment.progress_record import HostState, Progress, progress_key
 from gossipd.deployment.statement import Verb
 from gossipd.deployment.statement_file import register_from_bytes, register_to_bytes
-from gossipd.deployment.supersession import LOOK_AGAIN_S, LOOK_S, REFUSED_AGAIN_S, REFUSED_MAX_S
+from gossipd.deployment.supersession import LOOK_AGAIN_S, LOOK_S, REFUSED_AGAIN_S, REFUSED_MAX_S, TOLD_S
 from gossipd.manifest.annotations import Retention, pack_about
 from gossipd.manifest.manifest import Manifest, open_manifest, seal_manifest
 from tests.gossipd.deployment.scripted_host import PEER, ScriptedHost, said
@@ -239,9 +239,11 @@ def test_an_unfinished_copy_is_given_up_when_a_newer_one_is_complete(steps: list
         host.drop(one)
     complete(host, steps[2])
     host.wait(SETTLED_S)
-    assert known(host, steps) == [200, 300]
+    assert host.record(steps[0].id).state is HostState.REMOVED, "others are told, whose copies wait for this one"
     assert steps[0].id not in host.store
     assert steps[1].id in host.store
+    host.wait(TOLD_S)
+    assert known(host, steps) == [200, 300]
 
 
 def test_a_version_that_was_taken_back_pushes_no_older_one_out(steps: list[Manifest]) -> None:
