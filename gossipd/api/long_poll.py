@@ -22,17 +22,18 @@ from gossipd.api.readiness import (
     DeploymentEndedError,
     HostsNeeded,
     blamed,
-    check_possible,
     ended,
     is_being_filled,
     is_wanted,
     of_this_host,
+    why_ended,
 )
 from gossipd.api.schema import DeploymentRow, Row
 
 LOOK_S = 0.025  # an answer comes within 50 ms of the change
 ROUND_S_MAX = 20.0
-HOPELESS_S = 3.0  # a word that is superseded at once must not end the wait
+DEPLOYED = "deploy"  # as the last word on it
+HOPELESS_S = 3.0  # a word that is superseded at once must not end the wait, nor the end of a life before this one
 FILLING_S = 40.0  # the same while an object in storage is too short, which is looked at again after 30: an upload
 BETWEEN_ROUNDS_S, HOPELESS_MAX = 5.0, 256
 _SHARE = 20  # looking takes at most 1/20 of the time
@@ -66,7 +67,7 @@ class LongPoll:
 
     async def wait(self, name: str, version: int | None, needed: HostsNeeded, round_s: float) -> WaitRow:
         """Wait until the hosts needed are complete, at most ``round_s``. Without a version: the newest one known.
-        Raises DeploymentEndedError at once when they will not be."""
+        Raises DeploymentEndedError when they will not be: at once after a word that stops it."""
         key = (name, version)
         look = self._looks.setdefault(key, _Look(None, -1.0, 0.0))
         look.waiting += 1
@@ -98,22 +99,25 @@ class LongPoll:
         settling = self._settling(needed)
         if needed.met_by(look.row, here):
             return not settling
-        check_possible(look.row, needed, here)
-        if settling:
-            return False
-        if needed.is_hopeless(look.row):
-            self._raise_if_hopeless_for_long(look.row, (*key, needed), now)
+        end = why_ended(look.row, needed, here)
+        if end is not None and look.row.word != DEPLOYED:
+            raise end
+        if end is None and not settling and needed.is_hopeless(look.row):
+            end = ended(look.row)
+        if end is not None:
+            self._raise_if_lasting(end, look.row, (*key, needed), now)
         else:
             self._hopeless.pop((*key, needed), None)
         return False
 
-    def _raise_if_hopeless_for_long(
-        self, row: DeploymentRow, key: tuple[str, int | None, HostsNeeded], now: float
+    def _raise_if_lasting(
+        self, end: DeploymentEndedError, row: DeploymentRow, key: tuple[str, int | None, HostsNeeded], now: float
     ) -> None:
+        """What is deployed again has ended before, as far as hosts have told yet."""
         self._hopeless = {one: times for one, times in self._hopeless.items() if now - times[1] < BETWEEN_ROUNDS_S}
         since_s, _ = self._hopeless.get(key, (now, now))
         if now - since_s >= (FILLING_S if is_being_filled(row) else HOPELESS_S):
-            raise ended(row)
+            raise end
         if key in self._hopeless or len(self._hopeless) < HOPELESS_MAX:
             self._hopeless[key] = (since_s, now)
 

@@ -34,6 +34,7 @@ NAMES_TOLD = 10  # of a refusal that says which hosts there are
 _AWAY = ("dead", "left")
 _OVER = ("failed", "expired", "removed", "evicted")
 _FORBIDDEN = "source_forbidden"
+_STOPPED = {"roll_back": "rolled back", "remove": "removed everywhere"}
 
 
 class NotReadyError(GossipdError):
@@ -128,34 +129,40 @@ class HostsNeeded(Struct, frozen=True):
         return head + _furthest_behind(row)
 
 
-def check_possible(row: DeploymentRow, needed: HostsNeeded, here: str) -> None:
-    """Raises DeploymentEndedError when the hosts that are needed will not become complete any more."""
+def why_ended(row: DeploymentRow, needed: HostsNeeded, here: str) -> DeploymentEndedError | None:
+    """The error when the hosts that are needed will not become complete any more."""
     if needed.goal is not COMPLETE:
-        return
-    label = _label(row)
+        return None
     if row.state == "cancelled":
         kept = f"; it is complete on {row.hosts_complete} of {row.hosts_total} hosts" if row.hosts_complete else ""
-        raise DeploymentEndedError(f"{label} was cancelled{kept}", code="E_CANCELLED")
-    if needed.is_here:
-        own = _of_names(row, {here}, here)
-        if not own:
-            raise DeploymentEndedError(f"{here} is not among the targets of {label}")
-        if own[0].state in (*_OVER, "cancelled"):
-            code = "E_GONE" if own[0].reason in ("removed", "evicted") else "E_PARTIAL"
-            raise DeploymentEndedError(f"{label} has ended on this host: {_words(own[0], row)}", code=code)
-        if all(host.reason == _FORBIDDEN for host in row.hosts):
-            raise ended(row, row.hosts)
-    elif row.state in _OVER:
-        raise ended(row, [host for host in row.hosts if host.state != "complete"])
-    elif row.hosts and all(host.reason == _FORBIDDEN for host in row.hosts):
-        raise ended(row, row.hosts)
+        return DeploymentEndedError(
+            f"{_label(row)} was {_STOPPED.get(row.word, 'cancelled')}{kept}", code="E_CANCELLED"
+        )
+    if needed.is_here and (own := _ended_here(row, here)) is not None:
+        return own
+    if not needed.is_here and row.state in _OVER:
+        return ended(row, [host for host in row.hosts if host.state != "complete"])
+    return ended(row, row.hosts) if row.hosts and all(host.reason == _FORBIDDEN for host in row.hosts) else None
+
+
+def _ended_here(row: DeploymentRow, here: str) -> DeploymentEndedError | None:
+    own = _of_names(row, {here}, here)
+    if not own:
+        return DeploymentEndedError(f"{here} is not among the targets of {_label(row)}")
+    if own[0].state not in (*_OVER, "cancelled"):
+        return None
+    code = "E_GONE" if own[0].reason in ("removed", "evicted") else "E_PARTIAL"
+    return DeploymentEndedError(f"{_label(row)} has ended on this host: {_words(own[0], row)}", code=code)
 
 
 def ended(row: DeploymentRow, hosts: Sequence[HostRow] | None = None) -> DeploymentEndedError:
     """It ends without ``hosts``: by default those that no waiting brings any further. Where they go on by themselves as
     soon as somebody has acted, it does not say that they have ended."""
     lost = _lost(row) if hosts is None else hosts
-    how = "has ended" if not lost or any(_is_over(host) for host in lost) else "goes on when somebody acts"
+    is_over, going_on = any(_is_over(host) for host in lost), row.hosts_total - row.hosts_complete - len(lost)
+    how = "has ended" if not lost or is_over else "goes on when somebody acts"
+    if is_over and going_on > 0:
+        how += f" on {len(lost)}"
     reason = reason_of_word(lost[0].reason) if lost else HostReason.OTHER
     return DeploymentEndedError(
         f"{_label(row)} is complete on {row.hosts_complete} of {row.hosts_total} hosts and {how}: "

@@ -207,7 +207,7 @@ class Orders:
             raise LocalError(f"{record.label} is {_DONE[record.statement.verb]}; deploy it again", code="E_CANCELLED")
         complete, removed, hosts = self._lifecycle.count_complete(record)
         if complete + removed == hosts:
-            return f"{record.label} is complete on all {complete} hosts: there is nothing to pause", False
+            return f"{record.label} is complete on all {complete} hosts that were to have it: nothing to pause", False
         yield from self._say(record, Verb.PAUSE, running, "paused")
         return f"{record.label} is paused: hosts begin no fetch and serve what they have", True
 

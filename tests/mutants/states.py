@@ -40,12 +40,8 @@ MUTANTS = (
         "wait-ends-without-a-reason",
         "Where no host may read the source, `wait` ends with nothing after its colon, and with 9.",
         "gossipd/api/readiness.py",
-        """    elif row.hosts and all(host.reason == _FORBIDDEN for host in row.hosts):
-        raise ended(row, row.hosts)
-""",
-        """    elif row.hosts and all(host.reason == _FORBIDDEN for host in row.hosts):
-        raise ended(row, _lost(row))
-""",
+        "    return ended(row, row.hosts) if row.hosts and",
+        "    return ended(row, _lost(row)) if row.hosts and",
         ("tests/gossipd/api/test_readiness.py",),
     ),
     Mutant(
@@ -327,5 +323,21 @@ MUTANTS = (
         "is_told=now >= self._told_by(record, now)",
         "is_told=True",
         ("tests/gossipd/deployment/test_supersession.py",),
+    ),
+    Mutant(
+        "the-end-of-an-earlier-life-ends-a-wait",
+        "`deploy --wait` of what was cancelled comes back at once and says that it was cancelled.",
+        "gossipd/api/long_poll.py",
+        "        if end is not None and look.row.word != DEPLOYED:\n",
+        "        if end is not None:\n",
+        ("tests/gossipd/api/test_long_poll.py",),
+    ),
+    Mutant(
+        "a-wait-says-that-all-has-ended",
+        "One host of a hundred refuses a model, and the wait says that it has ended while the others fetch it.",
+        "gossipd/api/readiness.py",
+        "    if is_over and going_on > 0:\n",
+        "    if False:\n",
+        ("tests/gossipd/api/test_readiness.py",),
     ),
 )

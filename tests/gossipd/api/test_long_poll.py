@@ -41,7 +41,7 @@ async def test_what_is_hopeless_ends_the_wait_after_some_seconds_of_rounds(clock
     for _ in range(3):
         assert not (await polls.wait("org/toy", 3, ALL, 0.0)).ready
         clock.now += HOPELESS_S / 3 + 0.01
-    with pytest.raises(DeploymentEndedError, match=r"has ended: node-4 failed refused_key") as caught:
+    with pytest.raises(DeploymentEndedError, match=r"has ended on 1: node-4 failed refused_key") as caught:
         await polls.wait("org/toy", 3, ALL, 0.0)
     assert caught.value.code_of_exit is ExitCode.PARTIAL
 
@@ -52,7 +52,7 @@ async def test_what_is_gone_from_others_ends_a_wait_for_its_being_current(clock:
     clock.now += HOPELESS_S / 2
     await polls.wait("org/toy", 3, needed, 0.0)
     clock.now += HOPELESS_S / 2 + 0.01
-    with pytest.raises(DeploymentEndedError, match=r"has ended: node-4 failed refused_key"):
+    with pytest.raises(DeploymentEndedError, match=r"has ended on 1: node-4 failed refused_key"):
         await polls.wait("org/toy", 3, needed, 0.0)
 
 
@@ -119,3 +119,30 @@ async def test_other_goals_are_counted_and_named(clock: Clock, goal: str, words:
     answer = await polls.wait("org/toy", 3, HostsNeeded.parse("100%", goal), 0.0)
     assert not answer.ready
     assert words in answer.sentence
+
+
+@pytest.mark.parametrize(("state", "reason"), [("cancelled", ""), ("removed", "removed"), ("failed", "refused_key")])
+async def test_the_end_of_an_earlier_life_ends_no_wait(clock: Clock, state: str, reason: str) -> None:
+    row = toy_row(2)
+    hosts = [msgspec.structs.replace(host, state=state, reason=reason) for host in row.hosts]
+    over = msgspec.structs.replace(
+        row, hosts=hosts, state="cancelled" if state == "cancelled" else "failed", word="deploy"
+    )
+    daemon = FakeDaemon(rows=[over])
+    polls = LongPoll(daemon)
+    assert not (await polls.wait("org/toy", 3, ALL, 0.0)).ready, "it was deployed again a moment ago"
+    clock.now += HOPELESS_S - 1
+    daemon.rows = [row]
+    assert not (await polls.wait("org/toy", 3, ALL, 0.0)).ready
+    clock.now += 2
+    daemon.rows = [over]
+    assert not (await polls.wait("org/toy", 3, ALL, 0.0)).ready
+    clock.now += HOPELESS_S
+    with pytest.raises(DeploymentEndedError):
+        await polls.wait("org/toy", 3, ALL, 0.0)
+
+
+async def test_a_word_that_stops_it_ends_the_wait_at_once(clock: Clock) -> None:
+    stopped = msgspec.structs.replace(toy_row(2), state="cancelled", word="cancel")
+    with pytest.raises(DeploymentEndedError, match="was cancelled"):
+        await LongPoll(FakeDaemon(rows=[stopped])).wait("org/toy", 3, ALL, 0.0)

@@ -10,10 +10,11 @@ from gossipd.api.readiness import (
     HostsNeeded,
     NotReadyError,
     blamed,
-    check_possible,
+    ended,
     lacking,
     newest,
     of_this_host,
+    why_ended,
 )
 from gossipd.api.schema import DeploymentRow, HostRow
 from gossipd.core.errors import ExitCode, NotFoundError, UsageError
@@ -36,6 +37,12 @@ def row(version: int, *hosts: HostRow, state: str = "downloading") -> Deployment
         hosts_total=len(hosts),
         hosts_complete=complete,
     )
+
+
+def check_possible(told: DeploymentRow, needed: HostsNeeded, here: str) -> None:
+    """As a wait does that has lasted."""
+    if (error := why_ended(told, needed, here)) is not None:
+        raise error
 
 
 OLD = row(1, host("a"), host("b"), host("c"))
@@ -200,7 +207,7 @@ def test_other_words_for_hosts_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ended", "text", "code"),
+    ("told", "text", "code"),
     [
         (row(1, host("a"), state="cancelled"), "here", "E_CANCELLED"),
         (row(1, host("a", "failed", "removed"), host("b")), "here", "E_GONE"),
@@ -210,9 +217,9 @@ def test_other_words_for_hosts_are_refused(text: str) -> None:
         (row(1, host("a", "init", "source_forbidden"), host("b", "init", "source_forbidden")), "1", "E_PARTIAL"),
     ],
 )
-def test_what_cannot_come_ends_the_wait_at_once(ended: DeploymentRow, text: str, code: str) -> None:
+def test_what_cannot_come_ends_the_wait(told: DeploymentRow, text: str, code: str) -> None:
     with pytest.raises(DeploymentEndedError) as caught:
-        check_possible(seen_on("a", ended), HostsNeeded.parse(text), "a")
+        check_possible(seen_on("a", told), HostsNeeded.parse(text), "a")
     assert caught.value.code == code
 
 
@@ -223,6 +230,23 @@ def test_the_end_for_want_of_a_source_names_it_and_exits_as_why_does(text: str) 
     with pytest.raises(DeploymentEndedError, match=words) as caught:
         check_possible(seen_on("a", forbidden), HostsNeeded.parse(text), "a")
     assert caught.value.code_of_exit == ExitCode.SOURCE_UNREACHABLE
+
+
+@pytest.mark.parametrize(
+    ("word", "how"),
+    [("cancel", "cancelled"), ("pause", "cancelled"), ("roll_back", "rolled back"), ("remove", "removed everywhere")],
+)
+def test_the_end_by_a_word_names_the_word(word: str, how: str) -> None:
+    stopped = msgspec.structs.replace(row(1, host("a"), host("b", "cancelled"), state="cancelled"), word=word)
+    with pytest.raises(DeploymentEndedError, match=f"@1 was {how}; it is complete on 1 of 2 hosts$"):
+        check_possible(stopped, HostsNeeded.parse("100%"), "b")
+
+
+def test_hosts_that_go_on_have_not_ended() -> None:
+    some = row(1, host("a"), host("b", "failed", "refused_key"), host("c", "downloading"))
+    assert "complete on 1 of 3 hosts and has ended on 1: b failed" in str(ended(some))
+    both = row(1, host("a"), host("b", "failed", "refused_key"), host("c", "failed", "refused_key"))
+    assert "complete on 1 of 3 hosts and has ended: b failed" in str(ended(both))
 
 
 def test_a_state_that_is_its_own_reason_is_told_once() -> None:
