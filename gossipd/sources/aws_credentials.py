@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING, Any
 from gossipd.sources import errors
 from gossipd.sources.authorities import authorities
 from gossipd.sources.credential_look import CredentialLook
-from gossipd.sources.credential_places import aws_files, has_boto, none_found, silence, where_looked
+from gossipd.sources.credential_places import (
+    aws_files,
+    file_stamp,
+    has_boto,
+    is_unsigned,
+    none_found,
+    silence,
+    where_looked,
+)
 from gossipd.sources.location import endpoint, family
 from gossipd.sources.pieces import UNREADABLE
 from gossipd.sources.proxies import ProxyError, token_service_proxies
@@ -34,11 +42,15 @@ if TYPE_CHECKING:
 FRESH_S = 60.0
 _CONNECT_S, _READ_S = 2.0, 5.0  # of a token service, which is asked twice; botocore's own: 60 s
 # What obstore reads itself, and prefers.
-_OWN_VARIABLES = (
-    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE",
-)  # fmt: skip
+_OWN_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_WEB_IDENTITY_TOKEN_FILE")
 # Names of botocore's exceptions: an SSO session or a token that is over; the last of what ends before it is given.
 _ENDED = ("SSOTokenLoadError", "UnauthorizedSSOTokenError", "TokenRetrievalError", "SSOError", "RuntimeError")
+# botocore's names of what failed; of any other the profile is named.
+_GIVERS = {
+    "container-role": "the service of the container's credentials",
+    "iam-role": "the instance's metadata",
+    "custom-process": "the program (credential_process) of profile '{}'",
+}
 # What a token service may say of this host, by its own code.
 _TOLD: dict[type[errors.SourceError], str] = {
     errors.SourceClockError: "finds this host's clock wrong; set it (timedatectl, chrony)",
@@ -50,7 +62,8 @@ _TOLD: dict[type[errors.SourceError], str] = {
 
 def wants_boto(environ: Mapping[str, str]) -> bool:
     """Whether S3's credentials are to come from botocore's places."""
-    return not any(environ.get(name) for name in _OWN_VARIABLES) and has_boto()
+    is_own = any(environ.get(name) for name in _OWN_VARIABLES) or is_unsigned("s3", environ)
+    return not is_own and has_boto()
 
 
 class AwsCredentials:
@@ -61,7 +74,7 @@ class AwsCredentials:
         self._look: CredentialLook[S3Credential] = CredentialLook(self._renew, "the credentials of AWS' profile")
         self._source: Any = None  # botocore's Credentials
         self._config: dict[str, str] = {}
-        self._stamps: tuple[int, ...] = ()
+        self._stamps: tuple[tuple[int, ...], ...] = ()
         self._credential: S3Credential | None = None
         self._fresh_until_s = 0.0
 
@@ -97,7 +110,7 @@ class AwsCredentials:
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            stamps = tuple(_stamp(path) for path in aws_files(os.environ))
+            stamps = tuple(file_stamp(path) for path in aws_files(os.environ))
             if self._source is None or stamps != self._stamps:
                 self._source, self._config = _look()
                 self._stamps = stamps
@@ -151,13 +164,6 @@ def _ask_machine_directly(session: Any) -> None:
         fetcher._session = URLLib3Session(timeout=fetcher._timeout, proxies={})
 
 
-def _stamp(path: os.PathLike[str]) -> int:
-    try:
-        return os.stat(path).st_mtime_ns
-    except OSError:
-        return 0
-
-
 def _in_our_words(error: Exception, what: str) -> errors.SourceError:
     """botocore's text is not shown: it quotes answers of token services, and commands of ``credential_process``."""
     name = type(error).__name__
@@ -180,8 +186,9 @@ def _in_our_words(error: Exception, what: str) -> errors.SourceError:
         return errors.SourceUnreachableError(what, f"the service that gives tokens to profile '{profile}' is silent")
     if told := getattr(error, "response", {}).get("Error"):  # a ClientError
         return _from_token_service(told, profile, what)
+    giver = _GIVERS.get(getattr(error, "kwargs", {}).get("provider", ""), "profile '{}'").format(profile)
     return errors.SourceNoCredentialsError(
-        what, f"profile '{profile}' gives no credentials ({name}); looked in {where_looked('s3', os.environ)}"
+        what, f"{giver} gives no credentials ({name}); looked in {where_looked('s3', os.environ)}"
     )
 
 

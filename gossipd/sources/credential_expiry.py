@@ -22,7 +22,7 @@ from urllib.parse import parse_qs
 from msgspec import Struct
 
 from gossipd.runtime.regular_file import read_regular
-from gossipd.sources.credential_places import GCP_FILE, aws_files, expanded, has_boto, is_there
+from gossipd.sources.credential_places import GCP_FILE, aws_files, expanded, has_boto, is_there, is_unsigned
 from gossipd.sources.location import family
 
 FILE_BYTES_MAX = 64 * 1024
@@ -45,12 +45,10 @@ class CredentialFound(Struct, frozen=True):
 def credential_found(scheme: str, environ: Mapping[str, str]) -> CredentialFound | None:
     """Of addresses of this scheme; None where the storage takes no credentials, or is asked without."""
     find = {"s3": _aws, "gs": _google, "az": _azure, "hf": _hub}.get(family(scheme))
-    return None if find is None else find(environ)
+    return None if find is None or (family(scheme) != "hf" and is_unsigned(scheme, environ)) else find(environ)
 
 
-def _aws(environ: Mapping[str, str]) -> CredentialFound | None:
-    if environ.get("AWS_SKIP_SIGNATURE"):
-        return None
+def _aws(environ: Mapping[str, str]) -> CredentialFound:
     if environ.get("AWS_ACCESS_KEY_ID") and environ.get("AWS_SECRET_ACCESS_KEY"):
         ends = environ.get("AWS_CREDENTIAL_EXPIRATION", "") if environ.get("AWS_SESSION_TOKEN") else ""
         return CredentialFound("AWS_ACCESS_KEY_ID", _moment(ends))
@@ -104,9 +102,7 @@ def _signed_on(place: str, session: str) -> CredentialFound:
     return CredentialFound(f"{place} ({file})", _moment(token.get("expiresAt")), is_renewed="refreshToken" in token)
 
 
-def _google(environ: Mapping[str, str]) -> CredentialFound | None:
-    if environ.get("GOOGLE_SKIP_SIGNATURE"):
-        return None
+def _google(environ: Mapping[str, str]) -> CredentialFound:
     for name in ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY"):
         if environ.get(name):
             return CredentialFound(name)
@@ -134,9 +130,7 @@ def _google_file(place: str, path: Path) -> CredentialFound:
     return CredentialFound(place, _moment(entry.get("expiry")), is_renewed="refresh_token" in entry)
 
 
-def _azure(environ: Mapping[str, str]) -> CredentialFound | None:
-    if environ.get("AZURE_SKIP_SIGNATURE"):
-        return None
+def _azure(environ: Mapping[str, str]) -> CredentialFound:
     ends: dict[str, Callable[[str], float | None]] = {
         "AZURE_STORAGE_ACCOUNT_KEY": lambda _: None, "AZURE_STORAGE_SAS_TOKEN": _end_of_signature,
         "AZURE_STORAGE_TOKEN": _end_of_token, "AZURE_CLIENT_SECRET": lambda _: None,

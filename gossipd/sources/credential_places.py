@@ -8,12 +8,14 @@ keeping the libraries that look out of the logs. What does not: looking (obstore
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from gossipd.sources.location import family
 
 AWS_FILES = (("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"), ("AWS_CONFIG_FILE", "~/.aws/config"))
+_FALSE = ("", "0", "false", "off", "no", "n")
 GCP_FILE = "~/.config/gcloud/application_default_credentials.json"
 
 
@@ -25,9 +27,27 @@ def where_looked(scheme: str, environ: Mapping[str, str]) -> str:
 
 def none_found(scheme: str, environ: Mapping[str, str]) -> str:
     """The sentence for a host without credentials, with both cures."""
-    public = {"gs": "GOOGLE_SKIP_SIGNATURE", "az": "AZURE_SKIP_SIGNATURE"}.get(family(scheme), "AWS_SKIP_SIGNATURE")
     looked = where_looked(scheme, environ)
-    return f"no credentials found; looked in {looked}. If it is public, set {public}=true"
+    return f"no credentials found; looked in {looked}. If it is public, set {_skip_variable(scheme)}=true"
+
+
+def is_unsigned(scheme: str, environ: Mapping[str, str]) -> bool:
+    """Whether the environment says that reads show no credentials. A word that obstore does not know counts as such:
+    obstore says so."""
+    return environ.get(_skip_variable(scheme), "").lower() not in _FALSE
+
+
+def _skip_variable(scheme: str) -> str:
+    return {"gs": "GOOGLE_SKIP_SIGNATURE", "az": "AZURE_SKIP_SIGNATURE"}.get(family(scheme), "AWS_SKIP_SIGNATURE")
+
+
+def file_stamp(path: str | Path) -> tuple[int, ...]:
+    """What differs when another file is in its place, or it was written again; of one that is not there nothing."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def aws_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
@@ -41,6 +61,17 @@ def expanded(path: str) -> Path:
         return Path(path).expanduser()
     except RuntimeError:
         return Path(path)
+
+
+def google_file(environ: Mapping[str, str]) -> Path:
+    """The file of application default credentials."""
+    return expanded(environ.get("GOOGLE_APPLICATION_CREDENTIALS", GCP_FILE))
+
+
+def google_key_file(environ: Mapping[str, str]) -> Path:
+    """The file that obstore reads: of a service account, or the former."""
+    named = environ.get("GOOGLE_SERVICE_ACCOUNT") or environ.get("GOOGLE_SERVICE_ACCOUNT_PATH")
+    return Path(named) if named else google_file(environ)
 
 
 def is_there(path: Path) -> bool:

@@ -22,7 +22,7 @@ from gossipd.runtime.regular_file import read_regular
 from gossipd.sources import errors
 from gossipd.sources.authorities import authorities
 from gossipd.sources.credential_look import CredentialLook
-from gossipd.sources.credential_places import GCP_FILE, expanded, silence, where_looked
+from gossipd.sources.credential_places import google_file, is_unsigned, silence, where_looked
 from gossipd.sources.pieces import UNREADABLE
 from gossipd.sources.proxies import ProxyError, web_proxies
 from gossipd.sources.refusal_documents import from_refusal
@@ -37,15 +37,13 @@ FILE_BYTES_MAX = 64 * 1024
 ASKED_AGAIN_S = 60  # obstore keeps a token until five minutes before its end, so it asks here before each request
 _OWN_VARIABLES = (
     "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH", "GOOGLE_SERVICE_ACCOUNT_KEY", "GOOGLE_BEARER_TOKEN",
-    "GOOGLE_SKIP_SIGNATURE",
 )  # fmt: skip
 
 
 def kind_of_file(environ: Mapping[str, str]) -> str | None:
     """The ``type`` in the file of application default credentials, or None."""
-    path = expanded(environ.get("GOOGLE_APPLICATION_CREDENTIALS", GCP_FILE))
     try:
-        entry = json.loads(read_regular(path, bytes_max=FILE_BYTES_MAX))
+        entry = json.loads(read_regular(google_file(environ), bytes_max=FILE_BYTES_MAX))
     except (OSError, ValueError, RecursionError):
         return None
     kind = entry.get("type") if isinstance(entry, dict) else None
@@ -73,7 +71,7 @@ class GoogleCredentials:
         """obstore's options for a client of this scheme, with a token ready; empty where obstore looks by itself.
         Raises SourceNoCredentialsError, SourceTokenExpiredError, SourceUnreachableError.
         """
-        if scheme != "gs" or any(os.environ.get(name) for name in _OWN_VARIABLES):
+        if scheme != "gs" or any(os.environ.get(name) for name in _OWN_VARIABLES) or is_unsigned("gs", os.environ):
             return {}
         kind = kind_of_file(os.environ)
         if kind not in KINDS:

@@ -33,6 +33,7 @@ from gossipd.runtime.thread_priority import lower_priority
 from gossipd.sources import errors
 from gossipd.sources.aws_credentials import AwsCredentials
 from gossipd.sources.bucket_region import with_region
+from gossipd.sources.credential_places import file_stamp, google_key_file
 from gossipd.sources.first_request import LESS_BYTES_MIN, MORE_BYTES_MAX
 from gossipd.sources.google_credentials import GoogleCredentials
 from gossipd.sources.location import Location, allows_clear_text
@@ -76,14 +77,15 @@ class Clients:
     def __init__(self, settings: SourceSettings) -> None:
         self._source_settings = settings
         self._lock = threading.Lock()
-        self._open: OrderedDict[tuple[str, bool], Any] = OrderedDict()
+        self._open: OrderedDict[tuple[str, bool, tuple[int, ...]], Any] = OrderedDict()
         self._aws = AwsCredentials()
         self._google = GoogleCredentials()
 
     def open(self, location: Location, *, whole: bool) -> Any:
         """The obstore store for the object's base. ``whole``: with the shorter time-out. Raises SourceError."""
-        key = (location.base, whole)
         scheme = location.source.scheme
+        # obstore reads a file of Google's keys once, when it makes a client.
+        key = (location.base, whole, file_stamp(google_key_file(os.environ)) if scheme == "gs" else ())
         profile = self._aws.options(scheme, location.shown) or self._google.options(scheme, location.shown)
         with self._lock:  # held for the creation too, which costs CPU time that threads would spend in parallel
             found = self._open.get(key)

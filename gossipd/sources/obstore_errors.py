@@ -1,6 +1,7 @@
 """The translation of obstore's exceptions into SourceErrors.
 
-What lives here: reading obstore's texts. What does not: the documents that these quote (``refusal_documents``).
+What lives here: reading obstore's texts. What does not: the documents that these quote (``refusal_documents``), and
+texts about credentials (``token_services``).
 
 Only obstore's text tells the status number, the storage's document and the kind of a connection failure; the tests in
 ``tests/gossipd/sources`` detect changes of that text. Every call that may end in obstore's code is inside
@@ -9,7 +10,6 @@ Only obstore's text tells the status number, the storage's document and the kind
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,29 +17,12 @@ from contextlib import contextmanager
 from obstore import exceptions
 
 from gossipd.sources import errors
-from gossipd.sources.credential_places import none_found, where_looked
 from gossipd.sources.errors import SourceError
 from gossipd.sources.refusal_documents import from_refusal
 from gossipd.sources.tls_failures import words_of_rustls
+from gossipd.sources.token_services import DOCUMENT_ENDS, STATUS, about_credentials
 
-# obstore writes the address (percent-encoded, so without spaces) before this, and a reply's body only after it.
-_STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})\b[^:\n]{0,64}:? ?")
-_DOCUMENT_ENDS = "\n\nDebug source:"
 _OTHER_RANGE = re.compile(r"Requested (\d{1,19})\.\.(\d{1,19}), got (\d{1,19})\.\.(\d{1,19})")
-_ASKED_ADDRESS = re.compile(r"Error performing [A-Z]{3,8} https?://(\[[0-9a-f:]+\]|[^/:\s]+)(?::\d+)?(/\S*)")
-# Services of the machine itself that give credentials; where none answers well, there are none.
-_MACHINE_SERVICES = frozenset(
-    {"169.254.169.254", "169.254.170.2", "169.254.170.23", "metadata.google.internal", "metadata", "[fd00:ec2::254]"}
-)
-_MACHINE_PATHS = ("/latest/api/token", "/latest/meta-data/iam/", "/computeMetadata/", "/metadata/identity/")
-# Reads of storage are no POST, so what is one asks a service for a token (AWS' STS, whose address obstore hides).
-_TOKEN_SERVICES = ("Error performing token request", "Error performing POST ")
-_OF_TOKENS = "the service that gives tokens for it"
-# obstore's words for a file with a token that it cannot read, and the variable that names it.
-_TOKEN_FILES = (
-    ("Failed to read token file '", "AWS_WEB_IDENTITY_TOKEN_FILE"),
-    ("Error reading federated token file", "AZURE_FEDERATED_TOKEN_FILE"),
-)
 _WHOLE_OBJECT = "the server answered a range request with the whole object or a page (status 200)"
 # obstore's classes, where the text is not needed; the first match decides.
 _CLASSES: tuple[tuple[type[Exception], type[SourceError], str], ...] = (
@@ -62,16 +45,6 @@ _WORDS: tuple[tuple[str, type[SourceError], str], ...] = (
     ("tcp connect error", errors.SourceUnreachableError, "no connection"),
 )
 _OF_CONNECTION = ("ProxyAuthRequired", "TunnelUnsuccessful", "dns error", "tcp connect error")
-# Before anything was sent: words of obstore's text, and what is missing then.
-_UNPREPARED: tuple[tuple[str, str], ...] = (
-    ("Account must be specified", "AZURE_STORAGE_ACCOUNT_NAME is not set"),
-    ("MissingSecretAccessKey", "AWS_SECRET_ACCESS_KEY is not set beside AWS_ACCESS_KEY_ID"),
-    ("MissingAccessKeyId", "AWS_ACCESS_KEY_ID is not set beside AWS_SECRET_ACCESS_KEY"),
-    ("ServiceAccountPathAndKeyProvided", "both GOOGLE_SERVICE_ACCOUNT and GOOGLE_SERVICE_ACCOUNT_KEY are set"),
-    ("OpenCredentials", "the file of GOOGLE_APPLICATION_CREDENTIALS or GOOGLE_SERVICE_ACCOUNT cannot be read"),
-    ("DecodeCredentials", "the Google credentials file is none that obstore reads (service_account, authorized_user)"),
-    ("External AWS credential provider", "the credentials could not be renewed"),
-)
 
 
 class OtherRangeError(errors.SourceRangeError):
@@ -85,9 +58,9 @@ class OtherRangeError(errors.SourceRangeError):
 def from_obstore(error: Exception, what: str) -> SourceError:
     """Translate an exception of obstore about one object."""
     text = str(error)
-    if (found := _about_credentials(text, what)) is not None:
+    if (found := about_credentials(text, what)) is not None:
         return found
-    if status := _STATUS.search(text):
+    if status := STATUS.search(text):
         return from_refusal(_document(text, status.end()), int(status[1]), what)
     for known, kind, why in _CLASSES:
         if isinstance(error, known):
@@ -95,40 +68,8 @@ def from_obstore(error: Exception, what: str) -> SourceError:
     return _by_words(text, what)
 
 
-def _about_credentials(text: str, what: str) -> SourceError | None:
-    """The error when it was not the storage that answered, but nothing or a service that gives credentials."""
-    head, scheme = text.partition(_DOCUMENT_ENDS)[0], what.partition("://")[0]
-    for word, why in _UNPREPARED:
-        if word in text and not _STATUS.search(head):
-            return errors.SourceNoCredentialsError(what, f"{why}; looked in {where_looked(scheme, os.environ)}")
-    asked = _ASKED_ADDRESS.search(head)
-    if asked is not None and (asked[1] in _MACHINE_SERVICES or asked[2].startswith(_MACHINE_PATHS)):
-        return errors.SourceNoCredentialsError(what, none_found(scheme, os.environ))
-    for word, variable in _TOKEN_FILES:
-        if word in head and not _STATUS.search(head):
-            return errors.SourceNoCredentialsError(
-                what, f"{variable} names a file that cannot be read: {_named(variable)}"
-            )
-    return _of_token_service(text, head, what) if any(word in head for word in _TOKEN_SERVICES) else None
-
-
-def _named(variable: str) -> str:
-    """The file that it names, or that it names none any more."""
-    return os.environ.get(variable) or "it is not set now"
-
-
-def _of_token_service(text: str, head: str, what: str) -> SourceError:
-    if status := _STATUS.search(head):
-        return from_refusal(head[status.end() :], int(status[1]), what)
-    if "BadScheme" in text:
-        return errors.SourceNoCredentialsError(what, f"the address of {_OF_TOKENS} must begin with https://")
-    if (refused := words_of_rustls(text.rpartition(_DOCUMENT_ENDS)[2])) is not None:
-        return errors.SourceTlsError(what, f"{_OF_TOKENS}: {refused}")
-    return errors.SourceUnreachableError(what, f"{_OF_TOKENS} did not answer")
-
-
 def _document(text: str, start: int) -> str:
-    end = text.rfind(_DOCUMENT_ENDS)
+    end = text.rfind(DOCUMENT_ENDS)
     return text[start : end if end > start else len(text)]
 
 
@@ -137,7 +78,7 @@ def _by_words(text: str, what: str) -> SourceError:
         asked_start, asked_stop, start, stop = (int(part) for part in found.groups())
         said = f"asked for bytes {asked_start}-{asked_stop - 1}, was sent {start}-{stop - 1}"
         return OtherRangeError(what, said, start=start, stop=stop)
-    if (refused := words_of_rustls(text.rpartition(_DOCUMENT_ENDS)[2])) is not None:
+    if (refused := words_of_rustls(text.rpartition(DOCUMENT_ENDS)[2])) is not None:
         return errors.SourceTlsError(what, refused)
     for word, kind, why in _WORDS:
         if word in text:

@@ -67,6 +67,7 @@ def test_keys_in_the_environment_stay_obstore_s_own_concern() -> None:
     assert wants_boto({"AWS_PROFILE": "prod"})
     for name in OWN[:2] + OWN[3:5]:
         assert not wants_boto({name: "x"})
+    assert wants_boto({"AWS_SKIP_SIGNATURE": "false"}), "obstore signs then, and needs keys"
 
 
 def test_a_profile_gives_its_keys_region_and_endpoint(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,6 +92,27 @@ def test_a_file_that_is_written_again_is_read_again_within_a_minute(home: Path) 
     clock.now_s += FRESH_S
     credentials.options("s3", WHAT)
     assert credentials()["secret_access_key"] == "new"
+
+
+def test_a_file_put_in_its_place_with_the_same_date_is_read(home: Path) -> None:
+    clock = Clock()
+    credentials = AwsCredentials(clock=clock)
+    write_keys(home, "old", at_ns=1)
+    credentials.options("s3", WHAT)
+    path = home / ".aws" / "credentials"
+    path.rename(home / "old")  # as the links of a mounted secret are swapped
+    write_keys(home, "new", at_ns=1)
+    clock.now_s += FRESH_S
+    credentials.options("s3", WHAT)
+    assert credentials()["secret_access_key"] == "new"
+
+
+def test_a_container_s_service_that_refuses_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with answering(404, "{}") as url:
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{url}/v1/creds")
+        error = refused(AwsCredentials())
+    assert error.code == "E_SOURCE_NO_CREDENTIALS"
+    assert "the service of the container's credentials gives no credentials" in str(error)
 
 
 def test_without_any_the_places_are_named_and_a_later_file_is_found(home: Path) -> None:
@@ -135,7 +157,7 @@ def test_a_command_that_fails_says_nothing_of_its_output(home: Path) -> None:
     (home / ".aws" / "config").write_text(f"[default]\ncredential_process = {script}\n")
     error = refused(AwsCredentials())
     assert error.code == "E_SOURCE_NO_CREDENTIALS"
-    assert "profile 'default' gives no credentials" in str(error)
+    assert "the program (credential_process) of profile 'default' gives no credentials" in str(error)
 
 
 @pytest.mark.parametrize(

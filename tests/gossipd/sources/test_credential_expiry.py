@@ -193,6 +193,7 @@ def test_other_accounts_of_google_tell_an_end_where_they_have_one(
 )  # fmt: skip
 def test_none_is_found_where_none_is_used(scheme: str, environ: dict[str, str]) -> None:
     assert credential_found(scheme, environ) is None
+    assert not environ or credential_found(scheme, dict.fromkeys(environ, "false")) is not None
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs", "az", "hf"])

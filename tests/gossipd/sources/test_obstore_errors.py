@@ -234,6 +234,49 @@ def test_a_token_service_in_clear_text_is_told_with_the_cure(monkeypatch: pytest
     assert error.code == "E_SOURCE_NO_CREDENTIALS" and "must begin with https://" in str(error)
 
 
+GIVEN = ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "IDENTITY_ENDPOINT")
+
+
+@pytest.mark.parametrize("variable", GIVEN)
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ((404, '{"error":"not_found"}'), ("E_SOURCE_NO_CREDENTIALS", "gave none (status 404); looked in")),
+        ((404, "<Code>NoSuchKey</Code>"), ("E_SOURCE_NO_CREDENTIALS", "gave none (status 404); looked in")),
+        ((400, '{"error":"canary-secret"}'), ("E_SOURCE_NO_CREDENTIALS", "gave none (status 400); looked in")),
+        ((403, '{"error":"forbidden"}'), ("E_SOURCE_AUTH", "refuses them to this host (status 403)")),
+        ((429, "{}"), ("E_SOURCE_BUSY", "asks to be asked less often (status 429)")),
+        ((500, "oops"), ("E_SOURCE_UNREACHABLE", "failed (status 500)")),
+        ((200, "<html>canary-secret</html>"), ("E_SOURCE_UNREACHABLE", "gave none, but something else")),
+    ],
+)
+def test_a_service_that_the_environment_names_is_not_told_as_the_storage(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, said: tuple[int, str], told: tuple[str, str]
+) -> None:
+    monkeypatch.setattr(aws_module, "wants_boto", lambda environ: False)
+    (tmp_path / "token").write_text("canary-secret")
+    with answering(*said) as url:
+        monkeypatch.setenv(variable, f"{url}/given/token")
+        monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", str(tmp_path / "token"))
+        monkeypatch.setenv("IDENTITY_HEADER", "canary-secret")
+        monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
+        monkeypatch.setenv("AWS_ENDPOINT", "https://127.0.0.1:1")
+        error = last_error("s3" if variable == GIVEN[0] else "az")
+    assert error.code == told[0] and f"the service that gives tokens for it {told[1]}" in str(error), str(error)
+
+
+@pytest.mark.parametrize("given", ["http://[", "", "/relative", "http://127.0.0.1:1/other"])
+def test_an_address_that_the_environment_does_not_name_is_the_storage_s(
+    monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", CANARIES[0])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CANARIES[1])
+    monkeypatch.setenv(GIVEN[0], given)
+    with answering(404, xml("NoSuchKey", "gone")) as url:
+        monkeypatch.setenv("AWS_ENDPOINT", url)
+        assert last_error().code == "E_SOURCE_NOT_FOUND"
+
+
 def test_without_boto_a_machine_service_that_refuses_means_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aws_module, "wants_boto", lambda environ: False)
     monkeypatch.setattr(places_module, "has_boto", lambda: False)
