@@ -44,7 +44,7 @@ from gossipd.transfer.errors import TransferError
 
 STORE_THREADS = 4  # for each of opening, publishing, deleting, pointing, reading: one disk does little more at once
 READ_S = 10.0  # a manifest of 50 MiB, twice
-PULL_THREADS = 8  # at once: a host that announces many manifests must not hold all threads, nor the pool
+PULL_THREADS = 8  # at once: a host that announces many manifests must not hold all threads
 PULL_TIMEOUT_S = 20.0  # the largest manifest, 50 MiB, over 100 Mbit/s is 6 s
 _FAILURES: tuple[tuple[type[GossipdError], Failure], ...] = (  # the first that fits
     (NoSpaceError, Failure.NO_SPACE),

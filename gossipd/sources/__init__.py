@@ -7,7 +7,8 @@
   ``file_stream``, ``bucket_region``, ``hub``
 * Web servers, without obstore: ``first_request``, ``web_connection``, ``web_stream``, ``whole_objects`` (without
   ranges), ``proxies``, ``redirects``, ``authorities`` (of certificates), ``tls_failures``
-* By obstore: ``obstore_clients``, ``obstore_errors``, ``token_services``, ``refusal_documents`` (what S3 and its like say)
+* By obstore: ``obstore_clients``, ``obstore_errors``, ``token_services``, ``refusal_documents`` (what S3 and its like
+  say)
 * When a host is asked: ``admission``, ``host_pace`` and ``asked_pause`` (pauses), ``connection_limit``,
   ``request_rate``, ``mirror_rates``, ``request_watch`` (when a request is made again), ``wrong_bytes``
 * Credentials: ``aws_credentials``, ``google_credentials``, ``credential_look`` (with an end), ``credential_places``,

@@ -2,8 +2,8 @@
 
 * Both sides: ``settings`` (limits and times), ``errors`` (how a fetch can end), ``channel`` (one connection),
   ``watchdog`` (deadlines), ``credentials`` (TLS), ``tokens`` (for unencrypted connections), ``traffic`` (counters)
-* Asking: ``client`` (fetches), ``fetch`` (one of them, for other threads), ``pipelined_fetch``, ``connections`` (the
-  pool), ``dialer``
+* Asking: ``client`` (fetches), ``fetch`` (one of them, for other threads), ``pipelined_fetch``, ``envelope_body``
+  (manifests), ``connections`` (the pool), ``dialer``
 * Serving: ``listener`` (accepts), ``known_connections``, ``server`` (answers), ``slots`` (uploads), ``scratch``
   (memory to encrypt from), ``self_check`` (strangers are refused)
 * Beside other traffic: ``link_share`` (what a daemon takes of a link that others use)

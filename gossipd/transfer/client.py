@@ -1,7 +1,8 @@
-"""Fetches one chunk or one manifest from one peer into memory of the pool.
+"""Fetches one chunk from one peer into memory of the pool, or one manifest.
 
 What lives here: a fetch from the call to a lease or a typed error. What does not: choosing the peer (the planner),
-hashing and writing (the caller and the store), stopping and following a fetch (``fetch``).
+hashing and writing (the caller and the store), stopping and following a fetch (``fetch``), a manifest's body
+(``envelope_body``).
 
 A fetch takes a buffer first and a connection second, so that it holds no upload slot of a peer while it waits for
 memory. The length in the manifest is final: a reply with another length is the peer's fault and ends the connection.
@@ -19,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeAlias
 
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.runtime.buffer_pool import BufferPool, Lease, PoolExhaustedError
@@ -31,6 +33,7 @@ from gossipd.transfer.channel import EXHAUSTED_PAUSE_S, Channel, Cut, Disconnect
 from gossipd.transfer.connections import BulkConnection, BulkPeer, ConnectionPool, Endpoint
 from gossipd.transfer.credentials import TlsCredentials
 from gossipd.transfer.dialer import Dialer, UnreachableError, cut_error
+from gossipd.transfer.envelope_body import EnvelopeRoom, receive_envelope
 from gossipd.transfer.fetch import Fetch
 from gossipd.transfer.pipelined_fetch import Successor
 from gossipd.transfer.settings import MANIFEST_BYTES_MAX, BulkSettings
@@ -40,6 +43,8 @@ from gossipd.transfer.watchdog import Watchdog
 from gossipd.wire import transfer as wire
 from membership.member import NodeId
 
+_Receive: TypeAlias = Callable[[Channel], None]
+"""Takes the body of a reply that is no chunk."""
 _REFUSALS = {
     wire.Status.UNKNOWN: "E_UNKNOWN_MANIFEST",
     wire.Status.RANGE: "E_CHUNK_RANGE",
@@ -78,6 +83,7 @@ class BulkClient:
         self._bulk_settings = settings
         self._pool = pool
         self._throttle = throttle
+        self._envelope_room = EnvelopeRoom()
         self._traffic = Traffic()
         self._lock = threading.Lock()
         self._fetches: set[Fetch] = set()
@@ -102,7 +108,7 @@ class BulkClient:
         with self._running(Fetch(BulkPeer(node, endpoint), request, timeout_s)) as fetch:
             incoming = self._incoming_chunks.begin(deployment, chunk, node, self._acquire(fetch))
             try:
-                self._exchange(fetch, incoming.view, incoming, self._first(fetch, behind))
+                self._exchange(fetch, None, incoming, self._first(fetch, behind))
             except BaseException:
                 incoming.release()
                 raise
@@ -132,10 +138,17 @@ class BulkClient:
         if not 0 < size <= MANIFEST_BYTES_MAX:
             raise errors.PeerProtocolError(f"a manifest of {size} bytes is not between 1 and {MANIFEST_BYTES_MAX}")
         request = wire.Request(wire.BulkVerb.MANIFEST, deployment, 0, size)
-        wanted = Fetch(BulkPeer(node, endpoint), request, timeout_s, answer_s=answer_s)
-        with self._running(wanted) as fetch, self._acquire(fetch) as lease:
-            self._exchange(fetch, lease.view)
-            body = bytes(lease.view)
+        body = b""
+
+        def receive(channel: Channel) -> None:
+            nonlocal body
+            deadline = channel.deadline or math.inf
+            body = receive_envelope(
+                channel, size, deadline, node=node, room=self._envelope_room, throttle=self._throttle
+            )  # fmt: skip
+
+        with self._running(Fetch(BulkPeer(node, endpoint), request, timeout_s, answer_s=answer_s)) as fetch:
+            self._exchange(fetch, receive)
         self._traffic.add(node, bytes_in=size)
         return body
 
@@ -204,19 +217,19 @@ class BulkClient:
             return next((one for one in self._fetches if one.is_of(node, deployment, behind)), None)
 
     def _exchange(
-        self, fetch: Fetch, sink: memoryview | None, incoming: IncomingChunk | None = None, first: Fetch | None = None
+        self, fetch: Fetch, receive: _Receive | None, incoming: IncomingChunk | None = None, first: Fetch | None = None
     ) -> None:
-        """Ask and receive into ``sink``. Ask once more if a kept connection or a token issued ahead was stale."""
+        """Ask and receive. Ask once more if a kept connection or a token issued ahead was stale."""
         connection = (fetch.await_turn(first) if first is not None else None) or self._connection(fetch)
         try:
-            self._converse(fetch, connection, sink, incoming)
+            self._converse(fetch, connection, receive, incoming)
         except _StaleConnectionError:
             self._connections.drop_idle(fetch.peer)
             self._dialer.forget_tokens(fetch.peer.node)
-            self._converse(fetch, self._connection(fetch, is_fresh=True), sink, incoming)
+            self._converse(fetch, self._connection(fetch, is_fresh=True), receive, incoming)
 
     def _converse(
-        self, fetch: Fetch, connection: BulkConnection, sink: memoryview | None, incoming: IncomingChunk | None
+        self, fetch: Fetch, connection: BulkConnection, receive: _Receive | None, incoming: IncomingChunk | None
     ) -> None:
         keep = answered = False
         channel = connection.channel
@@ -249,8 +262,8 @@ class BulkClient:
                 took_s = max(time.monotonic() - began, _MOMENT_S)
                 usual_s = incoming.length / usual_rate if usual_rate else took_s
                 channel.rate = 2 * incoming.length / (took_s + usual_s)
-            elif sink is not None:
-                channel.receive_body(sink, self._throttle)
+            elif receive is not None:
+                receive(channel)
             keep = True
         except errors.RelayEndedError:
             # The relay ended with an empty piece, so the stream is in order.

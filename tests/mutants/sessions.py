@@ -357,4 +357,28 @@ MUTANTS = (
         "            pass\n",
         ("tests/gossipd/sessions/test_sessions.py",),
     ),
+    Mutant(
+        "an-announced-manifest-takes-the-pool",
+        "One member that announces large manifests takes the memory that all chunks need.",
+        "gossipd/transfer/client.py",
+        "            self._exchange(fetch, receive)\n        self._traffic",
+        "            with self._acquire(fetch):\n                self._exchange(fetch, receive)\n        self._traffic",
+        ("tests/gossipd/transfer/test_envelope_body.py",),
+    ),
+    Mutant(
+        "one-peer-takes-all-room-for-manifests",
+        "While one member sends large manifests, no other host's large manifest is read.",
+        "gossipd/transfer/envelope_body.py",
+        " or self._taken[node] + count > PER_PEER_BYTES:\n",
+        ":\n",
+        ("tests/gossipd/transfer/test_envelope_body.py",),
+    ),
+    Mutant(
+        "a-manifest-that-cannot-end-keeps-its-turn",
+        "A manifest that comes at the least rate keeps a turn for twenty seconds.",
+        "gossipd/transfer/envelope_body.py",
+        "    if spent > 1 / _JUDGED_SHARE and share < spent / 2:\n",
+        "    if False:\n",
+        ("tests/gossipd/transfer/test_envelope_body.py",),
+    ),
 )

@@ -8,10 +8,12 @@ in the fields of a head, written as a genuine peer would write it.
 from __future__ import annotations
 
 import contextlib
+import math
 import ssl
 import struct
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any, cast
 
@@ -24,9 +26,10 @@ from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.incoming_chunks import IncomingChunks
 from gossipd.runtime.ports import NotHeldError, Span
 from gossipd.runtime.rate_limit import RateLimit
-from gossipd.transfer.channel import Cut, DisconnectedError, FileReadError
+from gossipd.transfer.channel import Channel, Cut, DisconnectedError, FileReadError
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.connections import BulkConnection, BulkPeer
+from gossipd.transfer.envelope_body import EnvelopeRoom, receive_envelope
 from gossipd.transfer.errors import TransferError
 from gossipd.transfer.fetch import Fetch
 from gossipd.transfer.server import BulkServer, _StrangerError
@@ -188,7 +191,7 @@ class BulkSurface:
         self._replies += [Reply(Status.OK, 0, len(ENVELOPE), 3).to_wire(), Reply(Status.OK, 3, 0, 8).to_wire()]
         pem = node_pem(SecretKey(b"s" * 32), b"k" * 32).partition("-----BEGIN PRIVATE")[0]
         self._certificate = ssl.PEM_cert_to_DER_cert(pem)
-        self._sink = memoryview(bytearray(CHUNK_BYTES))
+        self._room = EnvelopeRoom()
 
     def case(self, rng: Random) -> Case:
         """See Surface."""
@@ -243,18 +246,23 @@ class BulkSurface:
     def _ask(self, channel: Any, asked: Request) -> None:
         link = BulkConnection(_PEER, channel)
         fetch = Fetch(_PEER, asked, 30.0)
-        sink = None if asked.verb is BulkVerb.COMPLAIN else self._sink[: asked.length]
         links = self._client._connections
         assert links.borrow(_PEER, 1e18, lambda: False) is None  # counts a link to be
         with contextlib.suppress(TransferError):
             if asked.verb is not BulkVerb.CHUNK:
-                self._client._converse(fetch, link, sink, None)
+                receive = None if asked.verb is BulkVerb.COMPLAIN else partial(self._receive, asked.length)
+                self._client._converse(fetch, link, receive, None)
             else:
                 lease = self._pool.acquire(asked.length)
                 with self._incoming_chunks.begin(asked.deployment, asked.chunk, _PEER.node, lease) as incoming:
-                    self._client._converse(fetch, link, incoming.view, incoming)
+                    self._client._converse(fetch, link, None, incoming)
         assert self._pool.statistics().leased_bytes == 0
         assert links.open_count == 0
+
+    def _receive(self, length: int, channel: Channel) -> None:
+        receive_envelope(
+            channel, length, math.inf, node=_PEER.node, room=self._room, throttle=RateLimit(None)
+        )  # fmt: skip
 
     def rest(self) -> None:
         """See Surface."""
