@@ -36,6 +36,10 @@ _SLOW_AT_ONCE_S = 1.0  # those that end together count once
 _REFUSED_MOST, _REFUSED_S = 8, 30.0  # fetches that were refused, without one in between, and for how long at least
 # Or for so many usual fetches, where it is known what one takes: five rounds of a rack of 40 through eight slots.
 _REFUSED_USUALS, _REFUSED_S_MIN = 24, 6.0
+# Refusals of what it has told that it holds, beyond those that its deliveries pay for: a peer that gives one chunk now
+# and then, and tells again and again that it has all, would else keep a whole rack waiting for it. Being busy weighs
+# little: a peer with few slots refuses each host of a large rack several times for each chunk.
+_DEBT_MOST, _DEBT_KEPT, _DEBT_PAID, _DEBT_BUSY = 64.0, 256.0, 16.0, 0.125
 _IDLE_S, _IDLE_USUALS = 3.0, 4.0  # without a chunk from anywhere meanwhile: this long, and so many usual fetches
 _SMOOTH = 0.25  # weight of the newest of about the last four samples
 _RECORDS_SPARE = 64  # records above twice the number of members; then those of former members are dropped
@@ -46,8 +50,9 @@ class Peer:
     """One other host. Schedulers read the fields; only this class and ``Peers`` change them."""
 
     __slots__ = (
-        "asked", "barren_since", "departure", "elapsed_s", "failures", "free", "free_at", "has_delivered", "has_lied",
-        "is_rotten", "member", "reachable", "refused", "shunned_until", "slow", "slow_at", "view",
+        "asked", "barren_since", "debt", "debt_since", "departure", "elapsed_s", "failures", "free", "free_at",
+        "has_delivered", "has_lied", "is_rotten", "member", "reachable", "refused", "shunned_until", "slow", "slow_at",
+        "view",
     )  # fmt: skip
 
     def __init__(self, view: PeerView, free: int, departure: int) -> None:
@@ -65,6 +70,7 @@ class Peer:
         self.has_lied = False  # it sent wrong bytes or none; a new connection changes nothing of that
         self.is_rotten = False  # it is shunned for the first bad chunk since its last delivery, as a rotten disk sends
         self.slow = self.refused = 0  # fetches from it since its last delivery that were too slow, or refused
+        self.debt = self.debt_since = 0.0  # refusals that no delivery has paid for, and since when there are some
         self.barren_since = self.slow_at = 0.0  # when the first of them failed, and the last that was too slow
 
     def usable(self, now: float) -> bool:
@@ -81,9 +87,28 @@ class Peer:
             self.slow, self.slow_at = self.slow + 1, now
         elif reason in (FailReason.BUSY, FailReason.NOT_HELD):
             self.refused += 1
+            self._owes(_DEBT_BUSY if reason is FailReason.BUSY else 1.0, now)
         else:
             return False
         return True
+
+    def _owes(self, amount: float, now: float) -> None:
+        if not self.debt:
+            self.debt_since = now
+        self.debt = min(_DEBT_KEPT, self.debt + amount)
+
+    def is_owing(self, now: float) -> bool:
+        """Whether it has refused far more than it gave, for some time; those asked together count once."""
+        is_asked = self.shunned_until <= now
+        return self.debt >= _DEBT_MOST and is_asked and now - self.debt_since >= _REFUSED_S_MIN
+
+    def brought(self) -> bool:
+        """A fetch from it has brought its chunk. Whether nothing speaks against it any more."""
+        self.has_delivered, self.debt = True, max(0.0, self.debt - _DEBT_PAID)
+        self.slow = self.refused = 0
+        if not self.debt:
+            self.failures, self.has_lied = 0, False
+        return not self.debt
 
 
 class Peers:
@@ -257,9 +282,7 @@ class Peers:
         peer.asked = max(0, peer.asked - 1)
         peer.free += 1
         self._delivered_s = now
-        peer.failures, peer.has_lied, peer.has_delivered = 0, False, True
-        peer.slow = peer.refused = 0
-        if node in self.doubted:
+        if peer.brought() and node in self.doubted:
             self.doubted -= {node}
             self.version += 1
         peer.elapsed_s += (elapsed_s - peer.elapsed_s) * _SMOOTH if peer.elapsed_s else elapsed_s
@@ -313,8 +336,8 @@ class Peers:
         if self.usual_s:
             refused_s = min(refused_s, max(_REFUSED_S_MIN, _REFUSED_USUALS * max(self.usual_s, chunk_s)))
         is_refusing = peer.refused >= _REFUSED_MOST and now - peer.barren_since >= refused_s and is_idle
-        others_deliver = self._delivered_s > peer.barren_since
-        return peer.slow >= (_SLOW_MOST if others_deliver else _SLOW_MOST_ALL) or is_refusing
+        slow_most = _SLOW_MOST if self._delivered_s > peer.barren_since else _SLOW_MOST_ALL  # while others deliver
+        return peer.slow >= slow_most or is_refusing or peer.is_owing(now)
 
     def has_lied(self, node: NodeId) -> bool:
         """Whether the peer has sent wrong bytes, or none, and nothing good since."""

@@ -100,6 +100,39 @@ def test_a_peer_that_refuses_is_waited_for_as_long_as_chunks_take(
     assert peers.is_shunned(node(1), after_s + 0.1)
 
 
+def trickle(peers: Peers, reason: FailReason, refusals_per_s: int, *, every_s: float, until_s: float) -> None:
+    """The peer gives one chunk every so often, and refuses all else."""
+    for turn in range(int(until_s * refusals_per_s)):
+        now = turn / refusals_per_s
+        if turn % int(every_s * refusals_per_s) == 0:
+            peers.delivered(node(1), 0.1, now)
+        peers.failed(node(1), reason, now)
+
+
+def test_a_peer_that_gives_a_chunk_now_and_then_and_refuses_the_rest_is_left_alone() -> None:
+    peers, peer = peers_with_one()
+    trickle(peers, FailReason.NOT_HELD, 20, every_s=2.5, until_s=5.9)
+    assert peer.usable(5.9)
+    trickle(peers, FailReason.NOT_HELD, 20, every_s=2.5, until_s=6.5)
+    assert peers.is_shunned(node(1), 6.5) and node(1) in peers.doubted
+    peers.delivered(node(1), 0.1, 9.0)
+    assert node(1) in peers.doubted and peer.has_lied, "one chunk pays for a few refusals"
+    fail(peers, FailReason.NOT_HELD, *[9.0 + step / 20 for step in range(60)])
+    assert 2.5 < peer.shunned_until - 9.0 < 6.0, "the next pause is longer, and those asked together are one"
+    for step in range(20):
+        peers.delivered(node(1), 0.1, 20.0 + step)
+    assert peer.usable(40.0) and node(1) not in peers.doubted and not peer.has_lied
+
+
+@pytest.mark.parametrize(("reason", "per_s", "every_s"), [(FailReason.BUSY, 40, 1.0), (FailReason.NOT_HELD, 8, 1.0)])
+def test_a_peer_with_few_slots_or_a_few_lost_chunks_is_none_of_these(
+    reason: FailReason, per_s: int, every_s: float
+) -> None:
+    peers, peer = peers_with_one()
+    trickle(peers, reason, per_s, every_s=every_s, until_s=60.0)
+    assert peer.usable(60.0) and node(1) not in peers.doubted
+
+
 def test_a_new_connection_or_life_of_a_liar_changes_nothing() -> None:
     peers, peer = peers_with_one()
     fail(peers, FailReason.CORRUPT, 10.0)

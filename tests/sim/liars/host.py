@@ -3,8 +3,9 @@
 What lives here: the daemon's own rules and its publisher of progress on the virtual clock; what liars do with chunks.
 What does not: what liars say (``words``).
 
-Liars of three sorts beside their words: one claims to have every chunk and never sends one, one sends wrong bytes, one
-reads so slowly that it would hold every slot of every host.
+Liars of four sorts beside their words: one claims to have every chunk and never sends one, one claims so again and
+again, gives each host one chunk in a while and refuses all else, one sends wrong bytes, one reads so slowly that it
+would hold every slot of every host.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 from gossipd.core import events
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import Command, FailReason
+from gossipd.core.ids import DeploymentId
 from gossipd.core.model import PeerView
 from gossipd.daemon.gossip_rules import GossipRules
 from gossipd.daemon.member_directory import MemberDirectory
@@ -36,11 +38,13 @@ from tests.sim.campaign.model import CHUNK_BYTES
 if TYPE_CHECKING:
     from tests.sim.liars.world import LiarWorld
 
-STALL, CORRUPT, SLOW = "stall", "corrupt", "slow"
-CHUNK_SORTS = (STALL, CORRUPT, SLOW)
+STALL, CORRUPT, SLOW, TRICKLE = "stall", "corrupt", "slow", "trickle"
+CHUNK_SORTS = (STALL, CORRUPT, SLOW, TRICKLE)
 _SETTINGS = BulkSettings()
 _PUBLISHER_TURN_S = 0.5
 _SLOW_HOSTS = 20  # that a slow reader asks each second
+_CLAIM_AGAIN_S = 0.25
+_TRICKLE_S = 2.5  # between two chunks to one host
 _SLOW_S = 256.0  # a chunk of 16 MiB at the least rate that is not cut
 
 
@@ -107,6 +111,10 @@ class LiarBulk(Bulk):
 
     upload_bytes = CHUNK_BYTES
 
+    def __init__(self, daemon: LiarDaemon) -> None:
+        super().__init__(daemon)
+        self._trickled_s: dict[NodeId, float] = {}
+
     def slot_began_s(self, fetch: Fetch) -> float:
         """On the virtual clock."""
         return fetch.began_s
@@ -117,6 +125,13 @@ class LiarBulk(Bulk):
             fetch.taker.after(_SETTINGS.stall_s, fetch.taker.bulk._fail, fetch, FailReason.SLOW)
             self._world.oracle.looked["stalled"] += 1
             return
+        if cast("LiarDaemon", self._daemon).lies == TRICKLE and fetch.taker.bulk.fetches.get(fetch.key) is fetch:
+            now, taker = self._world.now, fetch.taker
+            if now - self._trickled_s.get(taker.node, -_TRICKLE_S) < _TRICKLE_S:
+                taker.after(self._world.delay(), taker.bulk._fail, fetch, FailReason.NOT_HELD)
+                self._world.oracle.looked["trickled"] += 1
+                return
+            self._trickled_s[taker.node] = now
         super().asked(fetch)
 
     def release(self, fetch: Fetch) -> None:
@@ -147,6 +162,7 @@ class LiarDaemon(Daemon):
         super().__init__(world, index)
         self.lies = ""
         self.refused: Counter[str] = Counter()
+        self._claims: dict[tuple[NodeId, DeploymentId], events.SendHoldings] = {}
 
     def make_bulk(self) -> Bulk:
         return LiarBulk(self)
@@ -174,13 +190,23 @@ class LiarDaemon(Daemon):
             self.lie_share = 1.0
         elif self.lies == SLOW:
             self.after(self.random.random(), self._read_slowly)
+        elif self.lies == TRICKLE:
+            self.after(self.random.random(), self._claim_again)
 
     def _perform(self, command: Command) -> None:
-        if self.lies == STALL and isinstance(command, events.SendHoldings):
+        if self.lies in (STALL, TRICKLE) and isinstance(command, events.SendHoldings):
             command = replace(command, chunks=ChunkSet.full(command.chunks.size))
-        if self.lies == STALL and isinstance(command, events.SendDelta):
+            self._claims[command.peer, command.deployment] = command
+        if self.lies in (STALL, TRICKLE) and isinstance(command, events.SendDelta):
             command = replace(command, added=(), dropped=(), free_slots=_SETTINGS.slots)
         super()._perform(command)
+
+    def _claim_again(self) -> None:
+        """What it refused it has after all, if one believes it."""
+        for claim in list(self._claims.values()):
+            if self.world.is_lying:
+                super()._perform(replace(claim, free_slots=_SETTINGS.slots))
+        self.after(_CLAIM_AGAIN_S, self._claim_again)
 
     def _read_slowly(self) -> None:
         world = self.world

@@ -45,6 +45,7 @@ _ORDERS_S = (2.0, 16.0)
 _STEP_S = 1.0
 WORDS = "words"
 SORTS = (WORDS, *CHUNK_SORTS)
+_TOLD = ("stalled", "trickled")
 _PATIENCE_S = 300.0
 _KEPT = 65_536  # events and views that are made once for all hosts
 
@@ -79,8 +80,8 @@ class LiarWorld(World):
         self.liars = sorted(rng.sample(range(1, hosts), liars))
         self.honest = [index for index in range(hosts) if index not in set(self.liars)]
         for number, index in enumerate(self.liars):
-            lies = CHUNK_SORTS[number % len(CHUNK_SORTS)]
-            self.daemons[index].lies = lies if lies in sorts else ""
+            chosen = [sort for sort in CHUNK_SORTS if sort in sorts]
+            self.daemons[index].lies = chosen[number % len(chosen)] if chosen else ""
         self.words = LyingWords(self, self.liars, rng)
         self._dying = rng.sample(self.honest[1:], min(DEATHS, len(self.honest) // 10))
         self._sorts = sorts
@@ -224,7 +225,7 @@ class LiarWorld(World):
             "third_party_datagrams": self.words.third_party_datagrams(),
             "membership_bytes_per_s": round(sum(sent) / len(sent)),
             "unproven_max": max(len(list(self.daemons[index].deployments.records)) for index in alive),
-            "looked": {name: count for name, count in self.oracle.looked.items() if " " in name or name == "stalled"},
+            "looked": {name: count for name, count in self.oracle.looked.items() if " " in name or name in _TOLD},
             "refused": refused,
         }  # fmt: skip
 
