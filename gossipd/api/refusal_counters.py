@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 # Of the bulk server: the connection or the request was turned away; other codes are transfers that began and failed.
-_BULK_REFUSALS = frozenset({"E_CONNECTIONS", "E_HANDSHAKE", "E_REFUSED", "E_LENGTH", "E_HANDLES", "E_THREADS"})
+_BULK_REFUSALS = frozenset(
+    {"E_CONNECTIONS", "E_HANDSHAKE", "E_REFUSED", "E_LENGTH", "E_HANDLES", "E_THREADS", "E_TOO_MANY_ASKS"}
+)
 _CONTROL_REFUSALS = frozenset(
     {
         "zap_refused", "zap_refused_now", "zap_malformed", "entrance_malformed", "entrance_extra_parts",

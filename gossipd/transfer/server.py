@@ -15,6 +15,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from typing import Protocol
 
 from gossipd.core.errors import GossipdError
@@ -27,6 +28,7 @@ from gossipd.runtime.rate_limit import RateLimit
 from gossipd.transfer.channel import Channel, Cut, DisconnectedError, FileReadError
 from gossipd.transfer.credentials import TlsCredentials
 from gossipd.transfer.listener import BulkListener
+from gossipd.transfer.refusal_pace import RefusalPace
 from gossipd.transfer.scratch import ScratchMemory
 from gossipd.transfer.settings import BulkSettings, Encryption
 from gossipd.transfer.slots import UploadSlots
@@ -95,6 +97,7 @@ class BulkServer:
         self._manifest_slots = UploadSlots(settings.manifest_slots, max(1, settings.manifest_slots // 2))
         self._manifest_quotas = Quotas[NodeId](burst=settings.manifests_burst, per_s=settings.manifests_per_s)
         self._manifest_lock = threading.Lock()
+        self._refusal_pace = RefusalPace()
         self._traffic = Traffic()
         self._scratch = ScratchMemory(settings.tls_piece_bytes + wire.REPLY_BYTES)
         self._watchdog = Watchdog(settings, name="bulk-watch-in", listener=self._scratch, tick_s=SERVER_TICK_S)
@@ -202,22 +205,26 @@ class BulkServer:
                 status = wire.Status.VERSION if isinstance(error, wire.HeadVersionError) else wire.Status.BAD_REQUEST
                 channel.send(self._head(status, 0))
                 raise
-            if not self._answer(channel, node, request):
+            after = self._answer(channel, node, request)
+            if after is _After.ENDS:
                 return
+            if after is _After.REFUSED and (pause_s := self._refusal_pace.pause_s(node, time.monotonic())):
+                self._traffic.error("E_TOO_MANY_ASKS")
+                time.sleep(pause_s)
             channel.deadline = time.monotonic() + self._bulk_settings.idle_in_s
 
-    def _answer(self, channel: Channel, node: NodeId, request: wire.Request) -> bool:
-        """Answer one request; False when the connection must end."""
+    def _answer(self, channel: Channel, node: NodeId, request: wire.Request) -> _After:
+        """Answer one request."""
         if not self._port.is_member(node):
             self._traffic.error("E_REFUSED")  # before the peer hears of it, as everywhere below
             channel.send(self._head(wire.Status.REFUSED, request.chunk))
-            return False
+            return _After.ENDS
         if request.verb is wire.BulkVerb.MANIFEST:
             return self._answer_manifest(channel, node, request)
         if not self._port.may_have(node, request.deployment):
             self._traffic.error("E_NOT_A_TARGET")
             channel.send(self._head(wire.Status.NOT_A_TARGET, request.chunk))
-            return True
+            return _After.REFUSED
         if request.verb is wire.BulkVerb.CHUNK:
             return self._answer_chunk(channel, node, request)
         if not self._slots.acquire(node):
@@ -225,7 +232,7 @@ class BulkServer:
         with self._in_slot(channel, node):
             self._port.complaint_received(node, request.deployment, request.chunk)
         channel.send(self._head(wire.Status.OK, request.chunk))  # not in a slot: one that does not read would keep it
-        return True
+        return _After.SERVED
 
     @contextlib.contextmanager
     def _in_slot(self, channel: Channel, node: NodeId) -> Iterator[None]:
@@ -239,7 +246,7 @@ class BulkServer:
             self._listener.upload_ended(channel)
             self._slots.release(node, started)
 
-    def _answer_chunk(self, channel: Channel, node: NodeId, request: wire.Request) -> bool:
+    def _answer_chunk(self, channel: Channel, node: NodeId, request: wire.Request) -> _After:
         """Send a chunk, unless every slot is busy or other chunks go first."""
         if not self._port.may_send(request.deployment, request.chunk):
             return self._answer_busy(channel, node, request, self._slots)
@@ -252,7 +259,7 @@ class BulkServer:
         finally:
             self._port.upload_ended(request.deployment, request.chunk)
 
-    def _send_chunk(self, channel: Channel, node: NodeId, request: wire.Request) -> bool:
+    def _send_chunk(self, channel: Channel, node: NodeId, request: wire.Request) -> _After:
         incoming = self._incoming_chunks.find(request.deployment, request.chunk)  # first: the chunk may land meanwhile
         try:
             opened = self._reader.open_chunk(request.deployment, request.chunk)
@@ -268,7 +275,7 @@ class BulkServer:
             if opened.length != request.length:
                 self._traffic.error("E_LENGTH")
                 channel.send(self._head(wire.Status.LENGTH, request.chunk))
-                return False
+                return _After.ENDS
             head = self._head(wire.Status.OK, request.chunk, opened.length)
             try:
                 self._send_spans(channel, request, head, opened.spans)
@@ -278,7 +285,7 @@ class BulkServer:
                 raise
             self._slots.note_upload(node, request.length, started)
         self._count_sent(node, request)
-        return True
+        return _After.SERVED
 
     def _send_spans(self, channel: Channel, request: wire.Request, head: bytes, spans: Sequence[Span]) -> None:
         channel.begin()
@@ -298,7 +305,7 @@ class BulkServer:
     def _may_relay(incoming: IncomingChunk, node: NodeId, request: wire.Request) -> bool:
         return incoming.supplier != node and incoming.length == request.length
 
-    def _relay(self, channel: Channel, node: NodeId, request: wire.Request, incoming: IncomingChunk) -> bool:
+    def _relay(self, channel: Channel, node: NodeId, request: wire.Request, incoming: IncomingChunk) -> _After:
         """Send a chunk during its arrival: from memory what is here, the rest from the store after it has landed."""
         channel.begin()
         self._watchdog.rouse()
@@ -323,9 +330,9 @@ class BulkServer:
             # An empty piece tells the peer that no more will come; the connection stays usable.
             self._traffic.error("E_RELAY_ENDED")
             channel.send(wire.piece_head(0))
-            return True
+            return _After.REFUSED
         self._count_sent(node, request)
-        return True
+        return _After.SERVED
 
     def _send_rest(self, channel: Channel, request: wire.Request, at: int) -> bool:
         """Send the last piece from the store; False when the chunk was already dropped."""
@@ -343,7 +350,7 @@ class BulkServer:
         if not isinstance(error, NotHeldError) or error.code == "E_CHUNK_UNAVAILABLE":
             self._port.read_failed(request.deployment, request.chunk)
 
-    def _answer_manifest(self, channel: Channel, node: NodeId, request: wire.Request) -> bool:
+    def _answer_manifest(self, channel: Channel, node: NodeId, request: wire.Request) -> _After:
         with self._manifest_lock:
             is_granted = self._manifest_quotas.take(node, time.monotonic())
         if not (is_granted and self._manifest_slots.acquire(node, request.length)):
@@ -355,7 +362,7 @@ class BulkServer:
             if len(body) != request.length:
                 self._traffic.error("E_LENGTH")
                 channel.send(self._head(wire.Status.LENGTH, request.chunk, len(body)))
-                return False
+                return _After.ENDS
             channel.begin()
             self._watchdog.rouse()
             channel.send_memory(self._head(wire.Status.OK, request.chunk, len(body)), body, self._throttle)
@@ -366,22 +373,22 @@ class BulkServer:
             self._listener.upload_ended(channel)
             self._manifest_slots.release(node, started)
         self._traffic.add(node, bytes_out=len(body))
-        return True
+        return _After.SERVED
 
-    def _answer_busy(self, channel: Channel, node: NodeId, request: wire.Request, slots: UploadSlots) -> bool:
+    def _answer_busy(self, channel: Channel, node: NodeId, request: wire.Request, slots: UploadSlots) -> _After:
         retry_after_ms = int(slots.retry_after_s * 1000)
         self._traffic.add(node, busy=1)
         channel.send(wire.Reply(wire.Status.BUSY, request.chunk, 0, self._slots.free, retry_after_ms).to_wire())
-        return True
+        return _After.REFUSED
 
-    def _answer_missing(self, channel: Channel, request: wire.Request, error: NotHeldError | OSError) -> bool:
+    def _answer_missing(self, channel: Channel, request: wire.Request, error: NotHeldError | OSError) -> _After:
         if isinstance(error, OSError):
             self._traffic.error("E_STORE_READ")
             status = wire.Status.FAILED
         else:
             status = _STATUS_OF.get(error.code, wire.Status.NOT_HELD)
         channel.send(self._head(status, request.chunk))
-        return True
+        return _After.REFUSED
 
     def _head(self, status: wire.Status, chunk: ChunkIndex, length: int = 0) -> bytes:
         return wire.Reply(status, chunk, length, self._slots.free).to_wire()
@@ -400,6 +407,15 @@ def _beyond(spans: Sequence[Span], at: int) -> list[Span]:
         if skipped < span.length:
             rest.append(Span(span.descriptor, span.offset + skipped, span.length - skipped))
     return rest
+
+
+class _After(Enum):
+    """What the connection does after an answer."""
+
+    SERVED = "served"
+    REFUSED = "refused"
+    """It goes on; nothing of use was sent."""
+    ENDS = "ends"
 
 
 class _StrangerError(GossipdError):

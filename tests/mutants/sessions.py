@@ -381,4 +381,20 @@ MUTANTS = (
         "    if False:\n",
         ("tests/gossipd/transfer/test_envelope_body.py",),
     ),
+    Mutant(
+        "asking-without-end-costs-nothing",
+        "One member has a core of each host answer that it does not have a chunk, and no counter tells of it.",
+        "gossipd/transfer/server.py",
+        "            if after is _After.REFUSED and (pause_s",
+        "            if after is None and (pause_s",
+        ("tests/gossipd/transfer/test_refusal_pace.py",),
+    ),
+    Mutant(
+        "what-is-not-there-is-no-refusal",
+        "A member that asks for chunks of no model is answered as quickly as it asks.",
+        "gossipd/transfer/server.py",
+        "        channel.send(self._head(status, request.chunk))\n        return _After.REFUSED\n",
+        "        channel.send(self._head(status, request.chunk))\n        return _After.SERVED\n",
+        ("tests/gossipd/transfer/test_refusal_pace.py",),
+    ),
 )
