@@ -28,6 +28,7 @@ from gossipd.runtime.line_stream import LineStream
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 REPEAT_S = 60.0
 LINES_REMEMBERED_MAX = 256
+EVENT_LINES_MAX = 500  # of one kind in REPEAT_S: what others do, as members that come and go, must not fill a disk
 VALUE_CHARS_MAX = 2000  # bounds what a hostile name or answer can log
 LATEST_MAX, LATEST_CHARS_MAX = 5000, 1000  # kept for `gossipd support`; most lines have 200
 
@@ -107,8 +108,8 @@ def set_level(level: str) -> None:
 
 
 class _Lines(logging.Handler):
-    """Writes whole lines, and waits for no reader. A line of a library is written at most once a
-    minute: without this, trio logs a traceback ten times a second while the process is out of descriptors.
+    """Writes whole lines, so many of one kind a minute, and waits for no reader. A line of a library is written at most
+    once a minute: without this, trio logs a traceback ten times a second while the process is out of descriptors.
     """
 
     def __init__(self, stream: TextIO, *, as_json: bool, node: str) -> None:
@@ -118,11 +119,14 @@ class _Lines(logging.Handler):
         self._stream = LineStream(stream)
         self._as_json = as_json
         self._told_s: dict[tuple[str, str], float] = {}
+        self._counted: dict[tuple[str, str], tuple[float, int]] = {}  # by logger and event, the least lately first
 
     def emit(self, record: logging.LogRecord) -> None:
         """See logging.Handler, which holds a lock meanwhile."""
         is_ours = record.name.startswith(f"{_OURS}.")
         if not is_ours and self._is_repeated(record):
+            return
+        if is_ours and record.levelno > logging.DEBUG and self._is_one_too_many(record):
             return
         self._write(record)
         self._tell_lost()
@@ -150,6 +154,25 @@ class _Lines(logging.Handler):
         line = json.dumps(safe, default=repr) if self._as_json else _for_people(safe)
         self.latest.append(line[:LATEST_CHARS_MAX])
         self._stream.write(line)
+
+    def _is_one_too_many(self, record: logging.LogRecord) -> bool:
+        """Whether its kind has had its lines of this minute. The first that is left out is told as that; the first of
+        the next minute says how many were."""
+        kind = (record.name, record.msg)
+        minute_s, count = self._counted.get(kind, (record.created, 0))
+        if record.created >= minute_s + REPEAT_S:
+            if count > EVENT_LINES_MAX:
+                record.fields = {**getattr(record, "fields", {}), "left_out": count - EVENT_LINES_MAX}
+            minute_s, count = record.created, 0
+        self._counted.pop(kind, None)
+        self._counted[kind] = minute_s, count + 1
+        if len(self._counted) > LINES_REMEMBERED_MAX:
+            del self._counted[next(iter(self._counted))]
+        if count == EVENT_LINES_MAX:
+            fields = {"of": record.msg, "lines": EVENT_LINES_MAX, "within_s": REPEAT_S}
+            told = {"name": record.name, "levelname": "WARNING", "msg": "more lines of this kind are left out"}
+            self._write(logging.makeLogRecord({**told, "fields": fields}))
+        return count >= EVENT_LINES_MAX
 
     def _is_repeated(self, record: logging.LogRecord) -> bool:
         line = (record.name, record.getMessage()[:VALUE_CHARS_MAX])

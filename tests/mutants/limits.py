@@ -547,4 +547,12 @@ MUTANTS = (
         "            if False:\n",
         ("tests/gossipd/daemon/test_link_sharing.py",),
     ),
+    Mutant(
+        "members-that-come-and-go-fill-the-log",
+        "A member that makes up others writes a gigabyte a day into the log of each host.",
+        "gossipd/runtime/logs.py",
+        "        return count >= EVENT_LINES_MAX\n",
+        "        return False\n",
+        ("tests/gossipd/runtime/test_logs.py",),
+    ),
 )

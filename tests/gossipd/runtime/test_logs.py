@@ -39,7 +39,8 @@ def test_off_a_terminal_every_line_is_one_json_object() -> None:
     assert str(line["ts"]).endswith("Z")
 
 
-def test_the_latest_lines_are_kept_cut_and_without_secrets() -> None:
+def test_the_latest_lines_are_kept_cut_and_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "EVENT_LINES_MAX", 10**6)
     logs.configure(stream=io.StringIO())
     log = logs.get_logger("store")
     for number in range(logs.LATEST_MAX + 1):
@@ -155,6 +156,32 @@ def test_a_library_that_says_the_same_again_and_again_is_heard_once_a_minute() -
     assert [line["event"] for line in lines(stream)] == ["no descriptors", "no descriptors", "something else"]
 
 
+def test_lines_of_one_kind_are_bounded_and_what_is_left_out_is_counted() -> None:
+    stream = io.StringIO()
+    logs.configure(stream=stream, level="debug")
+    bridge = logging.getLogger().handlers[0]
+
+    def say(event: str, at_s: float, level: int = logging.INFO) -> None:
+        record = logging.LogRecord("gossipd.members", level, __file__, 1, event, (), None)
+        record.created = at_s
+        bridge.emit(record)
+
+    for number in range(logs.EVENT_LINES_MAX + 7):
+        say("member up", 100.0 + number / 100)
+    say("ready", 110.0)
+    told = lines(stream)
+    assert [line["event"] for line in told[-2:]] == ["more lines of this kind are left out", "ready"]
+    assert (len(told), told[-2]["of"], told[-2]["level"]) == (logs.EVENT_LINES_MAX + 2, "member up", "warning")
+    say("member up", 100.0 + logs.REPEAT_S)
+    say("member up", 101.0 + logs.REPEAT_S)
+    first, second = lines(stream)[-2:]
+    assert (first["left_out"], "left_out" in second) == (7, False)
+    before = len(lines(stream))
+    for _ in range(logs.EVENT_LINES_MAX + 7):
+        say("seen", 200.0, logging.DEBUG)
+    assert len(lines(stream)) - before == logs.EVENT_LINES_MAX + 7, "who asks for all has all"
+
+
 def test_a_stderr_that_is_gone_loses_lines_and_nothing_else() -> None:
     stream = io.StringIO()
     logs.configure(stream=stream)
@@ -163,7 +190,8 @@ def test_a_stderr_that_is_gone_loses_lines_and_nothing_else() -> None:
     logger.info("nobody reads this")
 
 
-def test_lines_that_a_stopped_reader_has_lost_are_counted_when_it_goes_on() -> None:
+def test_lines_that_a_stopped_reader_has_lost_are_counted_when_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "EVENT_LINES_MAX", 10**6)
     reads, writes = os.pipe()
     with open(reads, "rb", buffering=0) as reader, open(writes, "w") as stream:
         logs.configure(stream=stream)
