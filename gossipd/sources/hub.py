@@ -130,6 +130,7 @@ class HubRoutes:
             try:
                 attempt(at, self._admission.admit_hub(location, hub, at))
             except errors.SourceRedirectError as error:
+                self._drop(location)  # whatever led here leads no further
                 at = hub.redirected(at, error.target)
                 self._keep(location, at)
             except errors.SourceError as error:
@@ -141,6 +142,7 @@ class HubRoutes:
                 at, may_renew = own, False
             else:
                 return
+        self._drop(location)  # or a page that leads to itself would be asked for ever, and the hub no more
         raise errors.SourceRedirectError(location.shown, f"the hub redirects more than {HOPS_MAX - 1} times")
 
     def forget(self) -> None:

@@ -1441,4 +1441,12 @@ MUTANTS = (
         '_FALSE = ("",)\n',
         ("tests/gossipd/sources/test_aws_credentials.py", "tests/gossipd/sources/test_credential_expiry.py"),
     ),
+    Mutant(
+        "a-page-that-leads-to-itself-is-asked-for-ever",
+        "A hub's sign-in page that redirects to itself is remembered, and the hub is asked after a restart only.",
+        "gossipd/sources/hub.py",
+        "        self._drop(location)  # or a page",
+        "        # or a page",
+        ("tests/gossipd/sources/test_hub.py",),
+    ),
 )

@@ -277,3 +277,23 @@ def test_the_hub_is_asked_again_where_the_host_behind_it_is_ill(failure: type[So
     routes.lead(location, attempt)
     routes.lead(location, attempt)
     assert asked == ["hub", "one", "one", "hub", "two", "two"]
+
+
+@pytest.mark.parametrize("leads_to", ["/maintenance", "ftp://nowhere.example/"])
+def test_the_hub_is_asked_again_after_a_page_that_leads_to_itself_or_nowhere(leads_to: str) -> None:
+    asked, is_well = list[str](), False
+    routes = HubRoutes({"HF_ENDPOINT": "https://hub"}, cast(Any, SimpleNamespace(admit_hub=lambda *_: None)))
+
+    def attempt(at: Location, addresses: object) -> None:
+        asked.append(at.target)
+        if at.target == "/maintenance" or not is_well:
+            redirect = SourceRedirectError(at.shown, "elsewhere")
+            redirect.target = leads_to if at.target == "/maintenance" else "/maintenance"
+            raise redirect
+
+    location = Location.of(parse_source_url(SOURCE), "config.json")
+    with pytest.raises(SourceRedirectError):
+        routes.lead(location, attempt)
+    is_well, before = True, len(asked)
+    routes.lead(location, attempt)
+    assert "/maintenance" not in asked[before:]
