@@ -151,7 +151,7 @@ def _ended_here(row: DeploymentRow, here: str) -> DeploymentEndedError | None:
         return DeploymentEndedError(f"{here} is not among the targets of {_label(row)}")
     if own[0].state not in (*_OVER, "cancelled"):
         return None
-    code = "E_GONE" if own[0].reason in ("removed", "evicted") else "E_PARTIAL"
+    code = "E_GONE" if own[0].reason in ("removed", "superseded", "evicted") else "E_PARTIAL"
     return DeploymentEndedError(f"{_label(row)} has ended on this host: {_words(own[0], row)}", code=code)
 
 

@@ -150,7 +150,7 @@ class HostReason(Enum):
     )  # fmt: skip
     REMOVED = (
         "removed", 16, CuredBy.HOST, Heals.NEVER, ExitCode.PARTIAL,
-        "an operator removed it from this host or from all, or its publisher's `--keep-last` did",
+        "an operator removed it from this host or from all",
         "drop the manifest into this host's inbox, if it shall come back",
     )  # fmt: skip
     REFUSED_ROLLBACK = (
@@ -362,6 +362,10 @@ class HostReason(Enum):
         "disk_slow", 62, CuredBy.DISK, Heals.BY_ITSELF, ExitCode.DISK,
         "no write of the disk has ended for some seconds", "see what else writes to it, the device, or the server of a "
         "network file system", 4,
+    )  # fmt: skip
+    SUPERSEDED = (
+        "superseded", 63, CuredBy.PUBLISHER, Heals.NEVER, ExitCode.PARTIAL,
+        "its publisher keeps newer versions and not this one (`--keep-last`)", "publish it under a new version", 16,
     )  # fmt: skip
 
 

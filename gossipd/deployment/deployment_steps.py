@@ -35,7 +35,7 @@ from gossipd.manifest.manifest import Manifest
 # What a flipped bit in a manifest that was right when it was kept can look like.
 _ROTTEN = ("E_SIG_INVALID", "E_SIG_MISSING", "E_SIG_THRESHOLD", "E_DECODE", "E_SCHEMA_VERSION", "E_LIMIT")
 _TOO_OLD = ("E_ROLLBACK", "E_EXPIRED")
-_ENDS_COMPLETE = (HostReason.REMOVED, HostReason.EVICTED, HostReason.REFUSED_OPERATOR)
+_ENDS_COMPLETE = (HostReason.REMOVED, HostReason.SUPERSEDED, HostReason.EVICTED, HostReason.REFUSED_OPERATOR)
 
 
 class DeploymentSteps:

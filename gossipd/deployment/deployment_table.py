@@ -72,7 +72,7 @@ class DeploymentTable:
             life.close(HostState.REMOVED, HostReason.REMOVED)
         elif self._context.statements.is_superseded(statement.deployment) and not is_kept:
             if is_new:
-                life.close(HostState.REMOVED, HostReason.REMOVED)
+                life.close(HostState.REMOVED, HostReason.SUPERSEDED)
                 self._context.is_look_wanted = True
         elif statement.verb in STOPS and not is_kept:
             if life.record.state not in DELETED:  # what was removed everywhere holds nothing that could be cancelled
@@ -139,11 +139,11 @@ class DeploymentTable:
         if self._by_key.get(progress_key(life.id)) is life:
             del self._by_key[progress_key(life.id)]
 
-    def remove(self, deployment: DeploymentId) -> None:
-        """The deployment is marked as removed from this host."""
+    def remove(self, deployment: DeploymentId, reason: HostReason = HostReason.REMOVED) -> None:
+        """The deployment is marked as removed from this host, or superseded and deleted."""
         life = self._lives.get(deployment)
         if life is not None:
-            life.close(HostState.REMOVED, HostReason.REMOVED)
+            life.close(HostState.REMOVED, reason)
 
     def evicted(self, deployment: DeploymentId) -> None:
         """The store has deleted it to make room; it is marked so."""
@@ -171,7 +171,7 @@ class DeploymentTable:
         if record.state is HostState.FAILED and record.reason is HostReason.REFUSED_OPERATOR:
             return False
         if record.state not in FINAL:
-            life.close(HostState.REMOVED, HostReason.REMOVED, "its publisher keeps newer versions, not this one")
+            life.close(HostState.REMOVED, HostReason.SUPERSEDED)
         if life.delete_kept() or not life.is_at_rest or not is_told:
             return False
         self._forget(life)

@@ -27,6 +27,7 @@ from collections import defaultdict
 
 from gossipd.core.ids import DeploymentId
 from gossipd.core.lineage import parents_of
+from gossipd.core.reasons import HostReason
 from gossipd.deployment.commands import EvictModel, ForgetManifests, ForgetStatement, WorkNumber
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_record import DeploymentRecord
@@ -219,7 +220,7 @@ class Supersession:
             self._look_by(self._evict_s[record.id])
             return
         assert record.manifest is not None
-        self._table.remove(record.id)
+        self._table.remove(record.id, HostReason.SUPERSEDED)
         self._context.audit(
             "evicted", label=record.label, name=record.manifest.name, version=record.manifest.version
         )  # fmt: skip

@@ -340,4 +340,12 @@ MUTANTS = (
         "    if False:\n",
         ("tests/gossipd/api/test_readiness.py",),
     ),
+    Mutant(
+        "a-superseded-version-was-removed-by-an-operator",
+        "Who waits for a version that its publisher no longer keeps is told to drop the manifest, which is refused.",
+        "gossipd/deployment/deployment_table.py",
+        "            life.close(HostState.REMOVED, HostReason.SUPERSEDED)\n        if life.delete_kept()",
+        "            life.close(HostState.REMOVED, HostReason.REMOVED)\n        if life.delete_kept()",
+        ("tests/gossipd/deployment/test_supersession.py",),
+    ),
 )

@@ -450,8 +450,8 @@ MUTANTS = (
         "serves-what-is-no-longer-trusted",
         "A model that is complete stays open when the operator trusts it no longer.",
         "gossipd/deployment/deployment_steps.py",
-        "_ENDS_COMPLETE = (HostReason.REMOVED, HostReason.EVICTED, HostReason.REFUSED_OPERATOR)\n",
-        "_ENDS_COMPLETE = (HostReason.REMOVED, HostReason.EVICTED)\n",
+        "HostReason.EVICTED, HostReason.REFUSED_OPERATOR)\n",
+        "HostReason.EVICTED)\n",
         (_ORDERS,),
     ),
     Mutant(

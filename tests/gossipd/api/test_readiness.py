@@ -211,6 +211,7 @@ def test_other_words_for_hosts_are_refused(text: str) -> None:
     [
         (row(1, host("a"), state="cancelled"), "here", "E_CANCELLED"),
         (row(1, host("a", "failed", "removed"), host("b")), "here", "E_GONE"),
+        (row(1, host("a", "removed", "superseded"), host("b")), "here", "E_GONE"),
         (row(1, host("a", "failed", "refused"), host("b")), "here", "E_PARTIAL"),
         (row(1, host("b")), "here", "E_PARTIAL"),
         (row(1, host("a", "failed", "refused"), state="failed"), "100%", "E_PARTIAL"),

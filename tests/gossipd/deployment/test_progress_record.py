@@ -398,9 +398,12 @@ def test_a_removed_host_holds_nothing_and_hosts_of_0_1_0_read_it_as_cancelled() 
         assert (totals.chunks_verified, totals.bytes_verified, totals.hosts_complete) == (8, 8 * MIB, 1)
 
 
-@pytest.mark.parametrize("reason", [HostReason.PAUSED, HostReason.REMOVED, HostReason.REFUSED_KEY])
+@pytest.mark.parametrize(
+    "reason", [HostReason.PAUSED, HostReason.REMOVED, HostReason.SUPERSEDED, HostReason.REFUSED_KEY]
+)
 def test_a_state_that_its_reason_tells_survives_a_restart(reason: HostReason) -> None:
-    state = {HostReason.PAUSED: HostState.PAUSED, HostReason.REMOVED: HostState.REMOVED}.get(reason, HostState.FAILED)
+    removed = dict.fromkeys((HostReason.REMOVED, HostReason.SUPERSEDED), HostState.REMOVED)
+    state = {HostReason.PAUSED: HostState.PAUSED, **removed}.get(reason, HostState.FAILED)
     table = ClusterProgress()
     [host] = fill(table, replace(halfway(), state=state, reason=reason))
     loaded = ClusterProgress.from_bytes(table.to_bytes(), now=0.0, wall_s=START_S)

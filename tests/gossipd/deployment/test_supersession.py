@@ -9,6 +9,7 @@ import pytest
 
 from gossipd.core.errors import LocalError
 from gossipd.core.events import FinishModel
+from gossipd.core.reasons import HostReason
 from gossipd.deployment import commands, events
 from gossipd.deployment.events import Failure
 from gossipd.deployment.progress_record import HostState, Progress, progress_key
@@ -239,7 +240,8 @@ def test_an_unfinished_copy_is_given_up_when_a_newer_one_is_complete(steps: list
         host.drop(one)
     complete(host, steps[2])
     host.wait(SETTLED_S)
-    assert host.record(steps[0].id).state is HostState.REMOVED, "others are told, whose copies wait for this one"
+    given_up = host.record(steps[0].id)
+    assert (given_up.state, given_up.reason) == (HostState.REMOVED, HostReason.SUPERSEDED), "others wait for this one"
     assert steps[0].id not in host.store
     assert steps[1].id in host.store
     host.wait(TOLD_S)
