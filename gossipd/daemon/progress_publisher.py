@@ -169,6 +169,7 @@ class ProgressPublisher:
 
     def tell_due(self, now: float) -> None:
         """Publish what is due, as far as others look at it, and no more than one look may; the rest at the next."""
+        self._note_currents()
         amount = progress_amount(self.roster.host_count)
         due = [one for one in self.lifecycle if self._is_due(one, now)]
         due.sort(key=self._turn)
@@ -181,6 +182,19 @@ class ProgressPublisher:
                     self.refreshed_s = max(self.refreshed_s, now - TICK_S) + self.roster.host_count / SETTLED_PER_S
                 self.tell(deployment)
                 told += 1
+
+    def _note_currents(self) -> None:
+        """The version that ``current`` has left and the one to which it leads are told at once. The others tell it with
+        their next refresh: of a name with hundreds of versions each new one would else have all told again."""
+        for one in self.lifecycle:
+            if not one.current_moved or one.manifest is None:
+                continue
+            one.current_moved = False
+            row = self.table.host(self.directory.own, progress_key(one.id))
+            with suppress(StoreUnreadableError):  # then the next refresh tells
+                is_current = self.store.current(one.manifest.name) == one.manifest.version
+                was_told_so = row is not None and row.progress.current == one.manifest.version
+                one.changed = one.changed or is_current is not was_told_so
 
     def tell(self, deployment: DeploymentRecord) -> None:
         """Publish the deployment's record now."""

@@ -18,6 +18,7 @@ from gossipd.deployment.commands import PointCurrent, WorkNumber
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.events import Failure
+from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement import Verb
 
 Versions: TypeAlias = Callable[[str], Iterable[DeploymentRecord]]
@@ -56,9 +57,9 @@ class CurrentVersions:
         return frozenset(one.manifest.version for one in found if one.manifest is not None)
 
     def has_moved(self, name: str) -> None:
-        """Hosts are told where ``current`` leads with the progress of each of its versions."""
+        """Hosts are told where ``current`` leads with the progress of each version that is complete."""
         for record in self._versions(name):
-            record.changed = True
+            record.current_moved = record.state is HostState.COMPLETE
 
     def work_ended(self, event: events.WorkEnded, now: float, wall_s: float) -> None:
         """See WorkOwner."""

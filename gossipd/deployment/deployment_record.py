@@ -75,6 +75,8 @@ class DeploymentRecord(Struct):
     lost_chunks: LostChunks = field(default_factory=LostChunks)
     changed: bool = True
     """Something worth telling at once, not only at the next refresh."""
+    current_moved: bool = False
+    """``current`` of its name may lead elsewhere; where that is to or from this version it is worth telling at once."""
     is_open: bool = False
     """The planner and the store have it."""
     is_published: bool = False

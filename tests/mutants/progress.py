@@ -552,4 +552,20 @@ MUTANTS = (
         "        pass\n",
         ("tests/gossipd/diagnosis/test_causes.py",),
     ),
+    Mutant(
+        "each-new-version-has-all-told-again",
+        "A name with 250 versions has each host write 250 records for each new one, and other words wait.",
+        "gossipd/daemon/progress_publisher.py",
+        "one.changed or is_current is not was_told_so\n",
+        "True\n",
+        ("tests/gossipd/daemon/test_progress_publisher.py",),
+    ),
+    Mutant(
+        "the-version-that-current-left-is-told-late",
+        "`wait --current` counts a host on which current leads elsewhere by now.",
+        "gossipd/daemon/progress_publisher.py",
+        "one.changed or is_current is not was_told_so\n",
+        "one.changed or is_current\n",
+        ("tests/gossipd/daemon/test_progress_publisher.py",),
+    ),
 )

@@ -24,6 +24,7 @@ from gossipd.identity.keys import SecretKey
 from gossipd.store.errors import StoreUnreadableError
 from membership.member import NodeId, node_id
 from tests.gossipd.deployment.scripted_host import ONE, said
+from tests.gossipd.manifest.making import manifest
 
 KEY, PEER_KEY = SecretKey(b"k" * 32), SecretKey(b"p" * 32)
 OWN, PEER = node_id(KEY.public.ed25519), node_id(PEER_KEY.public.ed25519)
@@ -190,6 +191,25 @@ async def test_a_store_that_cannot_be_read_for_a_while_is_told_without_current(
     is_closed, record.changed = False, True
     await parts.run(1.1)
     assert [(one.state, one.current) for _, one in parts.told] == [(HostState.COMPLETE, None), (HostState.COMPLETE, 3)]
+
+
+async def test_only_the_versions_that_current_leaves_and_leads_to_are_told_at_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    versions = [manifest(version=version) for version in range(1, 30)]
+    records = [
+        DeploymentRecord(one.id, said(one.id), manifest=one, state=HostState.COMPLETE, changed=True) for one in versions
+    ]
+    parts, leads_to = Parts(*records), [7]
+    parts.publisher.store.current = lambda name: leads_to[0]  # type: ignore[method-assign]
+    await parts.run(60.0)
+    told_before, leads_to[0] = len(parts.told), 12
+    for record in records:
+        record.current_moved = True
+    parts.publisher.refreshed_s = 1e9  # no refresh comes between
+    await parts.run(3.0)
+    told = [(key.deployment, progress.current) for key, progress in parts.told[told_before:]]
+    assert sorted(told) == sorted((progress_key(versions[number - 1].id), 12) for number in (7, 12))
 
 
 async def test_who_lacks_cpu_tells_numbers_seldom_and_states_at_once(

@@ -42,11 +42,14 @@ def test_a_word_that_comes_while_current_moves_is_followed_after_it() -> None:
     assert asked(host)[1:] == [set()]
 
 
-def test_every_version_of_the_name_is_told_again_when_current_has_moved() -> None:
+def test_every_complete_version_of_the_name_is_looked_at_when_current_has_moved() -> None:
     host = complete()
-    host.record().changed = False
+    other = manifest(version=2)
+    host.drop(other)
+    host.record().current_moved = False
     host.hear(said(epoch=4, verb=Verb.ROLL_BACK))
-    assert host.record().changed
+    assert host.record().current_moved
+    assert not host.record(other.id).current_moved, "it is told when it is complete"
 
 
 def test_current_leaves_what_the_operator_trusts_no_longer_and_comes_back() -> None:
