@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from gossipd.core.errors import GossipdError, QueueFullError
 from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ProbeSource, ReportStall
-from gossipd.core.ids import COPIED, LOCAL, SOURCE, ChunkIndex, DeploymentId, Origin
+from gossipd.core.ids import COPIED, LOCAL, SOURCE, ChunkIndex, DeploymentId, Origin, short
 from gossipd.core.reasons import HostReason, reason_of_code
 from gossipd.deployment import events
 from gossipd.deployment.context import BrainContext
@@ -341,7 +341,8 @@ class DeploymentTable:
     def _stalled(self, report: ReportStall) -> None:
         record = self.get(report.deployment)
         if record is not None and record.stalls(report) and report.reason is not None:
-            self._context.warning("no progress", deployment=record.label, reason=report.reason.value)
+            about = {"peer": short(report.peer)} if report.peer else {}
+            self._context.warning("no progress", deployment=record.label, reason=report.reason.value, **about)
 
     def _source_troubled(self, event: events.SourceTroubled) -> None:
         record, error = self.get(event.deployment), event.error

@@ -6,7 +6,7 @@ import pytest
 
 from gossipd.core.errors import LocalError
 from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ProbeSource, ReportStall, StallReason
-from gossipd.core.ids import COPIED, LOCAL, SOURCE, DeploymentId, Supplier
+from gossipd.core.ids import COPIED, LOCAL, SOURCE, DeploymentId, Supplier, short
 from gossipd.core.reasons import HostReason
 from gossipd.deployment import commands, events, lost_chunks
 from gossipd.deployment.events import Failure
@@ -386,6 +386,8 @@ def test_a_host_that_reads_slow_storage_itself_is_told_no_others_limit(
 
 def test_a_silent_peer_is_told_with_its_reason_and_only_with_it(host: ScriptedHost) -> None:
     host.tell(ReportStall(ONE.id, StallReason.HOLDER_SILENT, PEER))
+    [line] = [one for one in host.all_of(commands.RecordLog) if one.sentence == "no progress"]
+    assert line.fields["peer"] == short(PEER)
     told = host.record().progress(WALL_S)
     assert (told.reason, told.subject) == (HostReason.HOLDER_SILENT, PEER[:8])
     host.record().changed = False
