@@ -22,6 +22,7 @@ from gossipd.daemon.rack_copies import RackCopies
 from gossipd.daemon.store_calls import StoreCalls
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.eviction_plan import DEPLOYING, REPLICA, EvictionCandidate, EvictionPlan, plan_eviction
+from gossipd.deployment.progress_record import DELETED
 from gossipd.runtime.logs import get_logger
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.worker_threads import run_blocking
@@ -112,6 +113,9 @@ class Watermarks:
         label, pin = self._lifecycle.label(name, version), name if version is None else f"{name}@{version}"
         if not found and not undo:
             raise NotFoundError(f"no deployment {label} is known here; see: gossipd status")
+        if found and version is not None and found[0].state in DELETED and not undo:
+            reason = found[0].reason
+            raise NotFoundError(f"{label} is not on this host: {reason.sentence}; {reason.cure}")
         is_changed = await self._calls.order(lambda: self._store.pin(pin, is_undone=undo))
         self._pins = self._store.pins()
         word = "unpinned" if undo else "pinned"

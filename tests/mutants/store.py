@@ -825,4 +825,12 @@ MUTANTS = (
         "if version not in current]\n",
         ("tests/gossipd/store/models/test_current_link.py",),
     ),
+    Mutant(
+        "pins-what-is-not-there",
+        "`gossipd pin` says that a version is pinned which was removed from the host for good.",
+        "gossipd/daemon/watermarks.py",
+        "found[0].state in DELETED and not undo:\n",
+        "False:\n",
+        ("tests/gossipd/daemon/test_watermarks.py",),
+    ),
 )

@@ -11,9 +11,11 @@ import trio
 
 from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId
+from gossipd.core.reasons import HostReason
 from gossipd.daemon import watermarks
 from gossipd.daemon.store_calls import StoreCalls
 from gossipd.daemon.watermarks import Watermarks
+from gossipd.deployment.progress_record import HostState
 from gossipd.store.disk.disk import Space
 from gossipd.store.errors import StoreSilentError
 from gossipd.store.models.eviction import ModelUse
@@ -63,6 +65,7 @@ class Store:
 class Lifecycle:
     def __init__(self) -> None:
         self.under_way: set[int] = set()
+        self.state = HostState.COMPLETE
 
     def get(self, deployment: DeploymentId) -> Any:
         return next(one for one in self if one.manifest.version == deployment[0])
@@ -79,8 +82,9 @@ class Lifecycle:
         """Versions are steps."""
         return name if version is None else f"{name}@{version}.2"
 
-    def find(self, name: str, version: int | None) -> list[str]:
-        return ["m"] if name == "m" and version in (None, 1) else []
+    def find(self, name: str, version: int | None) -> list[SimpleNamespace]:
+        found = SimpleNamespace(state=self.state, reason=HostReason.REMOVED)
+        return [found] if name == "m" and version in (None, 1) else []
 
 
 class Alarms:
@@ -215,6 +219,12 @@ async def test_pins_are_told_once_and_only_of_models_that_are_known() -> None:
     with pytest.raises(NotFoundError, match=r"no deployment m@2\.2 is known here"):
         await watched.watch.pin("m", 2, undo=False)
     assert not (await watched.watch.pin("gone", 2, undo=True)).changed
+    watched.lifecycle.state = HostState.REMOVED
+    with pytest.raises(
+        NotFoundError, match=r"m@1\.2 is not on this host: an operator removed it .*; drop the manifest"
+    ):
+        await watched.watch.pin("m", 1, undo=False)
+    assert (await watched.watch.pin("m", None, undo=False)).changed, "a name is pinned for what comes"
 
 
 async def test_a_copy_that_others_only_say_they_have_stays_and_another_version_goes() -> None:
