@@ -154,6 +154,10 @@ class Daemon:
         self.disk.ailments = ailments
         self.files = StateFiles()
 
+    def forget(self) -> None:
+        """What DIR/state held is lost, and the models are not."""
+        self.files = StateFiles()
+
     def stop(self) -> None:
         """SIGSTOP."""
         self.is_stopped = True

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import math
+from contextlib import suppress
 from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -30,6 +31,7 @@ from gossipd.deployment.statement import Statement, Verb, sign_statement
 from gossipd.deployment.statement_file import register_from_bytes, snapshot
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.cancel_rights import DEFAULT_ROLES
+from gossipd.runtime.ports import NotHeldError
 from membership.events import PayloadHeard, PayloadKind
 from tests.sim.campaign.model import opened
 
@@ -181,6 +183,8 @@ class DeploymentRunner:
                 daemon.close_swarm(deployment)
             case commands.PauseSwarm(deployment, is_paused):
                 daemon.post(DeploymentPaused(deployment, is_paused))
+            case commands.JudgeStatements():
+                daemon.after(0.0, self._judge_again)
             case commands.Answer(request):
                 self.answers[request] = command
             case commands.RecordAudit(kind, fields):
@@ -201,6 +205,11 @@ class DeploymentRunner:
         wires.swim(self._daemon.index).publish(PayloadKind.STATEMENT, bytes(deployment), rank, wire, wires.now)
         self._daemon.after(0.0, wires.flush, self._daemon.index)
 
+    def _judge_again(self) -> None:
+        wires = self._world.wires
+        wires.swim(self._daemon.index).judge_again(wires.now)
+        self._daemon.after(0.0, wires.flush, self._daemon.index)
+
     def _begin_work(self, work: Any) -> None:
         daemon = self._daemon
         if isinstance(work, commands.PullManifest):
@@ -212,6 +221,13 @@ class DeploymentRunner:
             daemon.after(0.0, self._end, work)
         else:
             daemon.after(daemon.disk_wait_s(), self._end, work)
+
+    def _kept_envelope(self, deployment: DeploymentId) -> bytes | None:
+        kept = self._daemon.files.envelopes.get(deployment)
+        if kept is None:
+            with suppress(NotHeldError):
+                return self._daemon.store.manifest_bytes(deployment)
+        return kept
 
     def _pull(self, work: commands.PullManifest) -> None:
         if work.work not in self._pulls:
@@ -236,7 +252,7 @@ class DeploymentRunner:
         store, oracle = self._daemon.store, self._world.oracle
         match work:
             case commands.ReadManifest(number, deployment):
-                return events.EnvelopeFound(number, self._daemon.files.envelopes.get(deployment))
+                return events.EnvelopeFound(number, self._kept_envelope(deployment))
             case commands.OpenManifest(number, envelope, announced):
                 return opened(number, envelope, announced)
             case commands.KeepManifest(_, manifest):

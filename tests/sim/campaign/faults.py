@@ -114,7 +114,9 @@ class Faults:
 
     # ---- processes and machines ------------------------------------------------------------------
 
-    def _kill(self, fault: Fault, *, power: bool = False, wipe: bool = False, again: bool = True) -> None:
+    def _kill(
+        self, fault: Fault, *, power: bool = False, wipe: bool = False, forget: bool = False, again: bool = True
+    ) -> None:  # fmt: skip
         world = self._world
         for index in fault.hosts:
             daemon = world.daemons[index]
@@ -128,6 +130,10 @@ class Faults:
             if wipe:
                 daemon.wipe()
                 world.oracle.wiped(daemon)
+                roster = []
+            if forget:
+                daemon.forget()
+                world.oracle.forgot(daemon, [one for one in daemon.store.models() if one.is_published])
                 roster = []
             if again:
                 world.after(self._random.uniform(0.5, 8.0), self._restart, daemon, daemon.life, roster)
@@ -336,6 +342,7 @@ class Faults:
 _BEGINNINGS: dict[str, Callable[[Faults, Fault], None]] = {
     "kill_restart": lambda faults, fault: faults._kill(fault),
     "kill_lost_state": lambda faults, fault: faults._kill(fault, wipe=True),
+    "kill_lost_register": lambda faults, fault: faults._kill(fault, forget=True),
     "kill_final": lambda faults, fault: faults._kill(fault, again=False),
     "power_cut": lambda faults, fault: faults._kill(fault, power=True),
     "pause": Faults._pause,

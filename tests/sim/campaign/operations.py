@@ -139,7 +139,8 @@ class Operations:
             record = daemon.deployments.records.get(deployment)
             is_here = any(one.deployment == deployment for one in daemon.store.models())
             if record is None:  # it never heard that it was deployed
-                return f"is unaware of {name} and has some of it" if is_here else ""
+                may_be_unaware = daemon.index in self._world.oracle.forgetful  # nothing tells here who deployed it
+                return f"is unaware of {name} and has some of it" if is_here and not may_be_unaware else ""
             if record.state not in (HostState.CANCELLED, HostState.COMPLETE):
                 return f"is {record.state.value} with {name}, which is cancelled"
             is_published = self._is_published(daemon, deployment)

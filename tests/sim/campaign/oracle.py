@@ -32,7 +32,7 @@ them in scenarios in which they may not happen, and here half of the cluster may
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gossipd.core.chunkset import ChunkSet
@@ -44,6 +44,7 @@ from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement import Verb
 from gossipd.manifest.manifest import Manifest
 from gossipd.store.models import layout
+from gossipd.store.models.catalogue import StoredModel
 from membership.events import Event as SaidEvent
 from membership.events import MemberDown
 from membership.member import NodeId
@@ -99,6 +100,7 @@ class Oracle:
         """Bits of what each host's journal has claimed, and must remember."""
         self._read_failures: dict[int, int] = {}
         self.removed: set[tuple[int, DeploymentId]] = set()
+        self.forgetful: set[int] = set()  # hosts that have lost their register once
         """What hosts have said to have removed for good."""
         self._opened_versions: dict[tuple[int, str], set[int]] = {}
         self._kept_versions: dict[tuple[int, str], set[int]] = {}
@@ -195,10 +197,18 @@ class Oracle:
         """The host's disk is empty: nothing that it claimed or that had rotted is there."""
         self.claimed = {key: bits for key, bits in self.claimed.items() if key[0] != daemon.index}
         self.rotten = {key for key in self.rotten if key[0] != daemon.index}
+        self.forgot(daemon, ())
+
+    def forgot(self, daemon: Daemon, whole: Iterable[StoredModel]) -> None:
+        """The host's register is lost: no order that it was given, and no version that it trusted but the ``whole``
+        ones of its store."""
+        self.forgetful.add(daemon.index)
         self.removed = {key for key in self.removed if key[0] != daemon.index}
         for versions in (self._opened_versions, self._kept_versions):
             for key in [key for key in versions if key[0] == daemon.index]:
                 del versions[key]
+        for one in whole:
+            self._kept_versions.setdefault((daemon.index, one.name), set()).add(one.version)
 
     # ---- deployments ---------------------------------------------------------------------------
 
