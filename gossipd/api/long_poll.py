@@ -71,10 +71,12 @@ class LongPoll:
         key = (name, version)
         look = self._looks.setdefault(key, _Look(None, -1.0, 0.0))
         look.waiting += 1
+        began = time.monotonic()
         try:
             with trio.move_on_after(min(round_s, ROUND_S_MAX)):
                 while not self._is_ready(key, look, needed):
                     await trio.sleep(self._interval_s())
+            self._raise_if_so_all_along((*key, needed), look.row, began, round_s)
         except DeploymentEndedError as error:
             assert look.row is not None
             raise blamed(error, look.row, self._view.deployments(name, look.row.version)) from None
@@ -102,24 +104,36 @@ class LongPoll:
         end = why_ended(look.row, needed, here)
         if end is not None and look.row.word != DEPLOYED:
             raise end
+        lasts_s = HOPELESS_S
         if end is None and not settling and needed.is_hopeless(look.row):
             end = ended(look.row)
+            lasts_s = FILLING_S if is_being_filled(look.row) else HOPELESS_S
         if end is not None:
-            self._raise_if_lasting(end, look.row, (*key, needed), now)
+            self._raise_if_lasting(end, (*key, needed), now, lasts_s)
         else:
             self._hopeless.pop((*key, needed), None)
         return False
 
+    def _raise_if_so_all_along(
+        self, key: tuple[str, int | None, HostsNeeded], row: DeploymentRow | None, began: float, round_s: float
+    ) -> None:
+        """A caller that has less time than an end has to last hears of one that was so for all of it."""
+        since_s, _ = self._hopeless.get(key, (began + HOPELESS_S, 0.0))
+        is_so = 0.0 < round_s < HOPELESS_S and since_s <= began + LOOK_S
+        if row is not None and is_so and (end := why_ended(row, key[2], self._view.host_name())) is not None:
+            raise end
+
     def _raise_if_lasting(
-        self, end: DeploymentEndedError, row: DeploymentRow, key: tuple[str, int | None, HostsNeeded], now: float
+        self, end: DeploymentEndedError, key: tuple[str, int | None, HostsNeeded], now: float, lasts_s: float
     ) -> None:
         """What is deployed again has ended before, as far as hosts have told yet."""
         self._hopeless = {one: times for one, times in self._hopeless.items() if now - times[1] < BETWEEN_ROUNDS_S}
-        since_s, _ = self._hopeless.get(key, (now, now))
-        if now - since_s >= (FILLING_S if is_being_filled(row) else HOPELESS_S):
+        since_s, _ = self._hopeless.pop(key, (now, now))
+        if now - since_s >= lasts_s:
             raise end
-        if key in self._hopeless or len(self._hopeless) < HOPELESS_MAX:
-            self._hopeless[key] = (since_s, now)
+        self._hopeless[key] = (since_s, now)
+        if len(self._hopeless) > HOPELESS_MAX:  # of the one that was seen least lately
+            del self._hopeless[next(iter(self._hopeless))]
 
     def _answer(self, key: tuple[str, int | None], look: _Look, needed: HostsNeeded) -> WaitRow:
         row = look.row

@@ -148,8 +148,10 @@ class GossipRules:
         words on manifests that were verified here, deploys of others, and whatever else is said of others have a bound
         each. Keys that may sign nothing have one together: anybody can make thousands.
         """
-        signer, is_proven = signer_of(payload), self._statements.is_proven(deployment)
-        about = "proven" if is_proven else "deploy" if verb_of(payload) is Verb.DEPLOY else "moot"
+        signer, is_deploy = signer_of(payload), verb_of(payload) is Verb.DEPLOY
+        is_proven = self._statements.is_proven(deployment)
+        is_open = not is_deploy and self._statements.deployer(deployment) is None  # as ``is_moot`` says
+        about = "proven" if is_proven and not is_open else "deploy" if is_deploy else "moot"
         may_sign = signer in self._roster.signers or signer == self._statements.authors(deployment).publisher
         return (signer if may_sign else b""), about
 

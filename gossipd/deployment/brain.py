@@ -48,6 +48,7 @@ class DeploymentBrain:
             case events.TrustReloaded() | events.ClockJudged():
                 self.lifecycle.judge_again(now, wall_s)
                 self._budgets.judge_again()
+                self._restored.begin()
             case events.WantsChanged():
                 self.lifecycle.wants_changed(event, wall_s)
             case events.DaemonStarted():

@@ -14,7 +14,15 @@ from msgspec import Struct
 from gossipd.core.hiding_struct import HidingStruct
 from gossipd.core.ids import DeploymentId, short
 from gossipd.deployment.cluster_clock import ClusterClock
-from gossipd.deployment.commands import DeploymentCommand, KeepStatements, RecordAudit, RecordLog, Scalar, WorkNumber
+from gossipd.deployment.commands import (
+    DeploymentCommand,
+    JudgeStatements,
+    KeepStatements,
+    RecordAudit,
+    RecordLog,
+    Scalar,
+    WorkNumber,
+)
 from gossipd.deployment.events import WorkDone, WorkEnded
 from gossipd.deployment.manifest_holders import ManifestGivers
 from gossipd.deployment.ordered_budgets import OrderedBudgets
@@ -203,6 +211,11 @@ class BrainContext:
     def put(self, command: DeploymentCommand) -> None:
         """Queue a command."""
         self.commands.append(command)
+
+    def judge_statements(self) -> None:
+        """Have gossip judge again what it keeps back: once for all that has come to be known since."""
+        if JudgeStatements() not in self.commands:
+            self.commands.append(JudgeStatements())
 
     def audit(self, kind: str, *, label: str = "", **fields: Scalar) -> None:
         """Queue a record for the audit log. ``label``: of the deployment, for events."""

@@ -231,7 +231,7 @@ class Orders:
     def _remove(self, order: events.RemoveOrdered, running: _Order) -> Script:
         """Marked durably, then deleted. A disk too full for the mark is cured by deleting, and marked then."""
         statements, label = self._context.statements, self._lifecycle.label(order.name, order.version)
-        deployment, size = _removable(self._lifecycle, statements, order)
+        deployment, size = _removable(self._lifecycle, self._context, order)
         was_removed = statements.is_removed(deployment)
         if order.is_dry_run:
             words = _REMOVED_BEFORE.format(label) if was_removed else f"would remove {label}, {size}, from this host"
@@ -311,14 +311,14 @@ class Orders:
 
 
 def _removable(
-    lifecycle: DeploymentTable, statements: StatementStore, order: events.RemoveOrdered
+    lifecycle: DeploymentTable, context: BrainContext, order: events.RemoveOrdered
 ) -> tuple[DeploymentId, str]:
     """What an operator removes from this host, and its size: where the register was lost only the store has it."""
     found = lifecycle.find(order.name, order.version)
-    untold = statements.accepted_version(order.name, order.version)
+    untold = context.statements.accepted_version(order.name, order.version)
     if found:
         return found[0].id, show_bytes(found[0].bytes_here)
-    if untold is None:
+    if untold is None or untold not in context.complete_before:
         raise NotFoundError(_UNKNOWN.format(lifecycle.label(order.name, order.version)))
     return untold, "all of it"
 

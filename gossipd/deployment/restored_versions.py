@@ -11,7 +11,7 @@ the store has it whole says that this host has accepted it once, so an older ver
 from __future__ import annotations
 
 from gossipd.core.ids import DeploymentId, short
-from gossipd.deployment.commands import JudgeStatements, OpenManifest, ReadManifest
+from gossipd.deployment.commands import OpenManifest, ReadManifest
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.events import EnvelopeFound, ManifestOpened, WorkEnded
 from gossipd.deployment.progress_record import progress_key
@@ -29,10 +29,13 @@ class RestoredVersions:
         self._keys: dict[bytes, DeploymentId] = {}  # those accepted, by progress key
 
     def begin(self) -> None:
-        """At start."""
+        """At start, and when keys or the clock are judged again."""
         statements, context = self._context.statements, self._context
-        untold = sorted(context.complete_before - context.cut_short)
-        self._waiting = [one for one in untold if not (statements.is_proven(one) or statements.is_over(one))]
+        untold = [one for one in context.complete_before - context.cut_short if statements.statement(one) is None]
+        for one in sorted(untold):
+            if statements.is_proven(one):  # by an earlier start, and no word on it has been believed since
+                self._note(one)
+        self._waiting = sorted(one for one in untold if not (statements.is_proven(one) or statements.is_over(one)))
         self._go_on()
 
     def _go_on(self) -> None:
@@ -61,10 +64,15 @@ class RestoredVersions:
             context.warning("a version of the store is not trusted", deployment=manifest.label, code=error.code)
             return
         context.info("a version of the store is trusted again", deployment=manifest.label, id=short(manifest.id))
-        self._keys[progress_key(manifest.id)] = manifest.id
-        for node in context.progress.everybody(progress_key(manifest.id)):
-            context.note_told_deployer(manifest.id, node)
-        context.put(JudgeStatements())
+        self._note(manifest.id)
+
+    def _note(self, deployment: DeploymentId) -> None:
+        """What others have told of it counts now."""
+        key = progress_key(deployment)
+        self._keys[key] = deployment
+        for node in self._context.progress.everybody(key):
+            self._context.note_told_deployer(deployment, node)
+        self._context.judge_statements()
 
     def id_with_key(self, key: bytes) -> DeploymentId | None:
         """Which of those accepted here has its progress told under ``key``."""

@@ -84,7 +84,8 @@ class Equivocation(Struct, frozen=True):
 class AcceptedManifest(Struct, frozen=True):
     """That this host has accepted a manifest is a fact: it outlasts the trust in its signer's key.
 
-    ``signer``: the publisher's Ed25519 key, empty when the file of an older gossipd did not tell.
+    ``signer``: the publisher's Ed25519 key, empty when the file of an older gossipd did not tell. ``accepted_s``: 0
+    where nobody knows: of an older gossipd's file, or after the register was lost.
     """
 
     signer: bytes
@@ -316,7 +317,7 @@ class StatementStore:
         if len(kept) > VERSIONS_KEPT_MAX:
             del kept[min(kept)]
         self.state.last_signed_s = max(self.state.last_signed_s, manifest.created_s)
-        self._note_accepted(manifest, now_s)
+        self._note_accepted(manifest, 0 if is_here else now_s)  # it was accepted once, and nobody knows when
         self._note_keep(manifest)
         self.revision += 1
         return Acceptance.NEW

@@ -11,7 +11,6 @@ was accepted here within a day comes back so: evidence travels within minutes, a
 from __future__ import annotations
 
 from gossipd.core.ids import DeploymentId, short
-from gossipd.deployment.commands import JudgeStatements
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployer import Deployer
 from gossipd.deployment.deployment_table import DeploymentTable
@@ -76,10 +75,9 @@ class ToldDeployers:
             label = "" if record is None else record.label
             self._context.audit("deployed by several", label=label, deployment=deployment.hex())
         last = self._context.statements.statement(deployment)
-        if last is None:
-            self._context.put(JudgeStatements())
-            return
-        if last.verb is not Verb.DEPLOY and self._is_undone(last, wall_s):
+        if last is None or last.verb is not Verb.DEPLOY:
+            self._context.judge_statements()  # a stop that its deployer has said counts now
+        if last is not None and last.verb is not Verb.DEPLOY and self._is_undone(last, wall_s):
             try:
                 self._dissemination.deploy_again(last, wall_s)
             except ManifestError as error:
@@ -89,7 +87,10 @@ class ToldDeployers:
         """Whether its signer may not say it, by what is known now."""
         statements, deployment = self._context.statements, stop.deployment
         accepted = statements.accepted(deployment)
-        if accepted is None or abs(wall_s - accepted.accepted_s) > UNDONE_WITHIN_S:
+        if accepted is None:
+            return False
+        # Where nobody knows when it was accepted, the stop's own time says whether that was long ago.
+        if abs(wall_s - (accepted.accepted_s or stop.issued_s)) > UNDONE_WITHIN_S:
             return False
         may_stop = self._context.roster.may_cancel(stop.signer, statements.authors(deployment))
         return not (may_stop or statements.is_superseded(deployment))

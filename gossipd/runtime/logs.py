@@ -160,7 +160,7 @@ class _Lines(logging.Handler):
         the next minute says how many were."""
         kind = (record.name, record.msg)
         minute_s, count = self._counted.get(kind, (record.created, 0))
-        if record.created >= minute_s + REPEAT_S:
+        if not minute_s <= record.created < minute_s + REPEAT_S:  # or the clock was set back
             if count > EVENT_LINES_MAX:
                 record.fields = {**getattr(record, "fields", {}), "left_out": count - EVENT_LINES_MAX}
             minute_s, count = record.created, 0
@@ -176,7 +176,8 @@ class _Lines(logging.Handler):
 
     def _is_repeated(self, record: logging.LogRecord) -> bool:
         line = (record.name, record.getMessage()[:VALUE_CHARS_MAX])
-        if record.created < self._told_s.get(line, -REPEAT_S) + REPEAT_S:
+        told_s = self._told_s.get(line, -REPEAT_S)
+        if told_s <= record.created < told_s + REPEAT_S:
             return True
         self._told_s[line] = record.created
         if len(self._told_s) > LINES_REMEMBERED_MAX:

@@ -65,7 +65,7 @@ def expanded(path: str) -> Path:
 
 def google_file(environ: Mapping[str, str]) -> Path:
     """The file of application default credentials."""
-    return expanded(environ.get("GOOGLE_APPLICATION_CREDENTIALS", GCP_FILE))
+    return expanded(environ.get("GOOGLE_APPLICATION_CREDENTIALS") or GCP_FILE)
 
 
 def google_key_file(environ: Mapping[str, str]) -> Path:

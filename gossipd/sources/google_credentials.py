@@ -22,7 +22,7 @@ from gossipd.runtime.regular_file import read_regular
 from gossipd.sources import errors
 from gossipd.sources.authorities import authorities
 from gossipd.sources.credential_look import CredentialLook
-from gossipd.sources.credential_places import google_file, is_unsigned, silence, where_looked
+from gossipd.sources.credential_places import file_stamp, google_file, is_unsigned, silence, where_looked
 from gossipd.sources.pieces import UNREADABLE
 from gossipd.sources.proxies import ProxyError, web_proxies
 from gossipd.sources.refusal_documents import from_refusal
@@ -66,6 +66,7 @@ class GoogleCredentials:
     def __init__(self) -> None:
         self._look: CredentialLook[str] = CredentialLook(self._renewed, "the application default credentials")
         self._source: Any = None  # google-auth's Credentials
+        self._stamp: tuple[int, ...] = ()
 
     def options(self, scheme: str, what: str) -> dict[str, Any]:
         """obstore's options for a client of this scheme, with a token ready; empty where obstore looks by itself.
@@ -81,6 +82,9 @@ class GoogleCredentials:
                 what, f"credentials of type {kind} need 'pip install gossipd[gcp]'; "
                 f"looked in {where_looked('gs', os.environ)}"
             )  # fmt: skip
+        stamp = file_stamp(google_file(os.environ))
+        if stamp != self._stamp:
+            self._stamp, self._source = stamp, None
         self._fresh(what)
         return {"credential_provider": self}
 

@@ -23,7 +23,7 @@ from gossipd.sources.tls_failures import words_of_rustls
 # obstore writes the address (percent-encoded, so without spaces) before this, and a reply's body only after it.
 STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})\b[^:\n]{0,64}:? ?")
 DOCUMENT_ENDS = "\n\nDebug source:"
-_ASKED_ADDRESS = re.compile(r"Error performing [A-Z]{3,8} https?://(\[[0-9a-f:]+\]|[^/:\s]+)(?::\d+)?(/\S*)")
+_ASKED_ADDRESS = re.compile(r"Error performing [A-Z]{3,8} (https?)://(\[[0-9a-f:]+\]|[^/:\s]+)(:\d+)?(/\S*)")
 # Services of the machine itself that give credentials; where none answers well, there are none.
 _MACHINE_SERVICES = frozenset(
     {"169.254.169.254", "169.254.170.2", "169.254.170.23", "metadata.google.internal", "metadata", "[fd00:ec2::254]"}
@@ -76,22 +76,24 @@ def about_credentials(text: str, what: str) -> SourceError | None:
     if _NO_TOKEN.search(text) and not STATUS.search(head):
         return errors.SourceUnreachableError(what, f"{_OF_TOKENS} gave none, but something else")
     asked = _ASKED_ADDRESS.search(head)
-    if asked is not None and (asked[1] in _MACHINE_SERVICES or asked[2].startswith(_MACHINE_PATHS)):
+    if asked is not None and (asked[2] in _MACHINE_SERVICES or asked[4].startswith(_MACHINE_PATHS)):
         return errors.SourceNoCredentialsError(what, none_found(scheme, os.environ))
-    is_given = asked is not None and _is_given(asked[1], asked[2])
+    is_given = asked is not None and _is_given(f"{asked[1]}://{asked[2]}{asked[3] or ''}{asked[4]}")
     return _of_service(text, head, what) if is_given or any(word in head for word in _TOKEN_SERVICES) else None
 
 
-def _is_given(host: str, path: str) -> bool:
+def _is_given(asked: str) -> bool:
     """Whether the environment names that address as one of a service that gives credentials."""
-    for variable in _GIVEN:
-        try:
-            given = urlsplit(os.environ.get(variable, ""))
-            if given.hostname and given.hostname == host.strip("[]").lower() and path.startswith(given.path or "/"):
-                return True
-        except ValueError:  # it is no address
-            continue
-    return False
+    return any(_place(asked) == _place(given) for variable in _GIVEN if (given := os.environ.get(variable)))
+
+
+def _place(address: str) -> tuple[object, ...]:
+    """Host, port and path; of what is no address nothing that equals another's."""
+    try:
+        parts = urlsplit(address)
+        return parts.scheme, parts.hostname, parts.port, parts.path or "/"
+    except ValueError:
+        return (address,)
 
 
 def _named(variable: str) -> str:

@@ -555,4 +555,12 @@ MUTANTS = (
         "        return False\n",
         ("tests/gossipd/runtime/test_logs.py",),
     ),
+    Mutant(
+        "a-clock-set-back-silences-the-log",
+        "After NTP has set a clock back by a year most lines are left out until then.",
+        "gossipd/runtime/logs.py",
+        "        if not minute_s <= record.created < minute_s + REPEAT_S:",
+        "        if record.created >= minute_s + REPEAT_S:",
+        ("tests/gossipd/runtime/test_logs.py",),
+    ),
 )

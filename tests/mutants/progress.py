@@ -268,8 +268,8 @@ MUTANTS = (
         "an-upload-under-way-ends-a-wait-at-once",
         "A wait that began before the end of an upload gives up after three seconds.",
         "gossipd/api/long_poll.py",
-        "(FILLING_S if is_being_filled(row) else HOPELESS_S)",
-        "HOPELESS_S",
+        "            lasts_s = FILLING_S if is_being_filled(look.row) else HOPELESS_S\n",
+        "            lasts_s = HOPELESS_S\n",
         ("tests/gossipd/api/test_long_poll.py",),
     ),
     Mutant(

@@ -348,4 +348,20 @@ MUTANTS = (
         "            life.close(HostState.REMOVED, HostReason.REMOVED)\n        if life.delete_kept()",
         ("tests/gossipd/deployment/test_supersession.py",),
     ),
+    Mutant(
+        "questions-of-others-keep-ends-from-waits",
+        "A user who asks with ever other shares has every wait for a failed deployment run to its limit.",
+        "gossipd/api/long_poll.py",
+        "        self._hopeless[key] = (since_s, now)\n",
+        "        if len(self._hopeless) < HOPELESS_MAX:\n            self._hopeless[key] = (since_s, now)\n",
+        ("tests/gossipd/api/test_long_poll.py",),
+    ),
+    Mutant(
+        "a-short-wait-hears-of-no-end",
+        "`gossipd wait --timeout 2s` ends with 5 where the deployment has failed.",
+        "gossipd/api/long_poll.py",
+        "        is_so = 0.0 < round_s",
+        "        is_so = round_s > 60.0 and 0.0 < round_s",
+        ("tests/gossipd/api/test_long_poll.py",),
+    ),
 )

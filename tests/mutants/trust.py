@@ -234,7 +234,7 @@ MUTANTS = (
         "lets-anybody-use-up-a-signers-bound",
         "A cancel that is not kept, said again and again, uses up what its signer has for deploys.",
         "gossipd/daemon/gossip_rules.py",
-        'if verb_of(payload) is Verb.DEPLOY else "moot"',
+        'if is_deploy else "moot"',
         'if payload else "moot"',
         (_RULES,),
     ),

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+import trio
 
-from gossipd.api.long_poll import BETWEEN_ROUNDS_S, FILLING_S, HOPELESS_S, LongPoll
+from gossipd.api.long_poll import BETWEEN_ROUNDS_S, FILLING_S, HOPELESS_MAX, HOPELESS_S, LongPoll
 from gossipd.api.readiness import DeploymentEndedError, HostsNeeded
 from gossipd.core.errors import ExitCode
 from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
@@ -146,3 +147,41 @@ async def test_a_word_that_stops_it_ends_the_wait_at_once(clock: Clock) -> None:
     stopped = msgspec.structs.replace(toy_row(2), state="cancelled", word="cancel")
     with pytest.raises(DeploymentEndedError, match="was cancelled"):
         await LongPoll(FakeDaemon(rows=[stopped])).wait("org/toy", 3, ALL, 0.0)
+
+
+async def test_an_end_is_waited_for_no_longer_while_an_object_is_too_short(clock: Clock) -> None:
+    row = toy_row(2)
+    hosts = [msgspec.structs.replace(host, state="failed", reason="refused_key") for host in row.hosts]
+    hosts[1] = msgspec.structs.replace(hosts[1], reason="object_short")
+    polls = LongPoll(FakeDaemon(rows=[msgspec.structs.replace(row, hosts=hosts, state="failed")]))
+    assert not (await polls.wait("org/toy", 3, ALL, 0.0)).ready
+    clock.now += HOPELESS_S
+    with pytest.raises(DeploymentEndedError):
+        await polls.wait("org/toy", 3, ALL, 0.0)
+
+
+async def test_questions_of_others_keep_no_end_from_a_wait(clock: Clock) -> None:
+    row = msgspec.structs.replace(toy_row(2), state="failed")
+    polls = LongPoll(FakeDaemon(rows=[row]))
+    for turn in range(2 * HOPELESS_MAX):
+        await polls.wait("org/toy", 3, HostsNeeded(share=90.0 + turn / 100), 0.0)
+    assert not (await polls.wait("org/toy", 3, ALL, 0.0)).ready
+    clock.now += HOPELESS_S
+    with pytest.raises(DeploymentEndedError):
+        await polls.wait("org/toy", 3, ALL, 0.0)
+
+
+async def test_a_caller_with_less_time_hears_of_an_end_that_was_so_all_along() -> None:
+    row = msgspec.structs.replace(toy_row(2), state="failed")
+    with pytest.raises(DeploymentEndedError):
+        await LongPoll(FakeDaemon(rows=[row])).wait("org/toy", 3, ALL, 0.2)
+    daemon = FakeDaemon(rows=[row])
+    polls = LongPoll(daemon)
+
+    async def begin_again() -> None:
+        await trio.sleep(0.1)
+        daemon.rows = [toy_row(2)]
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(begin_again)
+        assert not (await polls.wait("org/toy", 3, ALL, 0.3)).ready

@@ -22,7 +22,7 @@ from gossipd.deployment.progress_record import HostState, Progress
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.signed_progress import ProgressKey, ProgressWriter, sign_progress
 from gossipd.deployment.statement import EPOCH_FIRST_MAX, EPOCH_LIMIT, Statement, Verb, sign_statement
-from gossipd.deployment.statement_store import StatementStore
+from gossipd.deployment.statement_store import AcceptedManifest, StatementStore
 from gossipd.identity.keys import SecretKey
 from membership.event_store import WRITERS_SHARE
 from membership.events import PayloadKind
@@ -370,3 +370,19 @@ def test_whether_all_sign_is_asked_of_the_members_again_only_when_they_have_chan
     directory.revision += 1
     assert roster.all_sign_progress()
     assert looks == 2
+
+
+def test_a_moot_word_said_again_takes_nothing_from_what_its_signer_says_of_others() -> None:
+    clocks = StoppedClocks()
+    made, other = rules(clocks=clocks), DeploymentId(b"o" * 32)
+    clocks.now_s = 2 * STATEMENTS_FIRST_S
+    store = made._statements
+    for one in (DEPLOYMENT, other):
+        store.state.accepted[one] = AcceptedManifest(b"p" * 32, NOW_S)
+    store.hear(statement(), {SIGNER})
+    made._roster.may_cancel = lambda signer, authors: authors.is_deployer(signer)  # type: ignore[method-assign]
+    moot = statement(epoch=4, verb=Verb.ROLL_BACK, deployment=other)
+    for _ in range(3 * int(STATEMENTS_BURST)):
+        made.judge(PayloadKind.STATEMENT, other, moot.rank, moot.encode())
+    cancel = statement(epoch=2, verb=Verb.CANCEL)
+    assert made.judge(PayloadKind.STATEMENT, DEPLOYMENT, cancel.rank, cancel.encode()) == Verdict(SIGNER)

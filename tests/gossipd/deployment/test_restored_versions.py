@@ -6,16 +6,17 @@ import pytest
 
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment import commands, events
-from gossipd.deployment.deployer import HEAD_BYTES
+from gossipd.deployment.deployer import CONTESTED_HEAD, HEAD_BYTES
 from gossipd.deployment.progress_record import HostState, Progress, progress_key
 from gossipd.deployment.statement import Statement, Verb
+from gossipd.deployment.statement_file import register_from_bytes, register_to_bytes
 from gossipd.deployment.statement_rules import is_moot
 from gossipd.identity.cancel_rights import DEFAULT_ROLES
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.manifest import Manifest
 from membership.member import node_id
-from tests.gossipd.deployment.scripted_host import OWN, PEER, PEER_KEY, ScriptedHost, said
-from tests.gossipd.manifest.making import manifest
+from tests.gossipd.deployment.scripted_host import OWN, PEER, PEER_KEY, WALL_S, ScriptedHost, said
+from tests.gossipd.manifest.making import TRUSTED, manifest
 
 ONE, TWO, THREE = (manifest(version=version) for version in (1, 2, 3))
 ALL = (ONE, TWO, THREE)
@@ -166,3 +167,67 @@ def test_own_records_of_progress_are_no_evidence() -> None:
     host.progress.record(OWN, key, 1_000, told, now=0.0, is_signed=True)
     host.tell(events.DaemonStarted())
     assert host.statements.deployer(TWO.id) is None
+
+
+@pytest.mark.parametrize("verb", [Verb.CANCEL, Verb.REMOVE, Verb.ROLL_BACK])
+def test_what_was_stopped_long_ago_stays_so_when_a_second_deployer_is_told(verb: Verb) -> None:
+    host = a_host()
+    tell_deployer(host)
+    epoch = {Verb.CANCEL: 2, Verb.ROLL_BACK: 4, Verb.REMOVE: 6}[verb]
+    bring(host, said(TWO.id, epoch=epoch, verb=verb, issued_s=WALL_S - 200 * 86_400))
+    before = len(host.all_of(commands.TellStatement))
+    key, liar = progress_key(TWO.id), node_id(LIAR.public.ed25519)
+    told = Progress(state=HostState.COMPLETE, deployer=CONTESTED_HEAD)
+    host.progress.record(liar, key, 1_000, told, now=0.0, is_signed=True)
+    host.tell(events.ProgressHeard(liar, key, tells_deployer=True))
+    assert len(host.all_of(commands.TellStatement)) == before
+    last = host.statements.statement(TWO.id)
+    assert last is not None and last.verb is verb
+
+
+def restarted(old: ScriptedHost) -> ScriptedHost:
+    host = ScriptedHost(statements=register_from_bytes(register_to_bytes(old.statements)), published=ALL)
+    host.roster.roles, host.files, host.peers_have = DEFAULT_ROLES, dict(old.files), {}
+    host.tell(events.DaemonStarted())
+    return host
+
+
+def test_who_deployed_it_counts_after_one_more_restart() -> None:
+    host = restarted(a_host())
+    tell_deployer(host)
+    bring(host, of_two(Verb.ROLL_BACK))
+    assert host.record(TWO.id).statement.verb is Verb.ROLL_BACK
+
+
+@pytest.mark.parametrize("again", [events.ClockJudged(), events.TrustReloaded()])
+def test_what_was_refused_at_the_start_is_read_again_when_keys_or_the_clock_are_judged(
+    again: events.DeploymentEvent,
+) -> None:
+    host = a_host(starts=False)
+    host.trusted = set()
+    host.tell(events.DaemonStarted())
+    assert host.statements.state.versions == {}
+    host.trusted = TRUSTED
+    host.tell(again)
+    assert set(host.statements.state.versions[ONE.name]) == {1, 2, 3}
+
+
+def test_a_stop_counts_after_a_client_s_when_its_deployer_is_told() -> None:
+    host, client = a_host(), SecretKey(b"c" * 32)
+    host.roster.clients.add(client.public.ed25519)
+    host.roster.signers.add(client.public.ed25519)
+    bring(host, of_two(Verb.CANCEL, client))
+    bring(host, of_two(Verb.REMOVE))
+    assert host.record(TWO.id).state is HostState.COMPLETE
+    tell_deployer(host)
+    assert host.done[-1] == commands.JudgeStatements()
+    bring(host, of_two(Verb.REMOVE))
+    assert host.record(TWO.id).state is HostState.REMOVED
+
+
+def test_what_was_accepted_once_and_is_not_in_the_store_is_not_removed_from_it() -> None:
+    host = a_host(published=())
+    host.statements.accept(THREE, host.wall_s)
+    error = host.request(events.RemoveOrdered, ONE.name, 3).error
+    assert error is not None and error.code == "E_NOT_FOUND"
+    assert not host.statements.is_removed(THREE.id)

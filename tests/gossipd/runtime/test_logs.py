@@ -176,6 +176,9 @@ def test_lines_of_one_kind_are_bounded_and_what_is_left_out_is_counted() -> None
     say("member up", 101.0 + logs.REPEAT_S)
     first, second = lines(stream)[-2:]
     assert (first["left_out"], "left_out" in second) == (7, False)
+    for number in range(2 * logs.EVENT_LINES_MAX):  # the clock was set back
+        say("member up", 100.0 - 365 * 86_400 + number * 300)
+    assert "left_out" not in lines(stream)[-1] and lines(stream)[-1]["event"] == "member up"
     before = len(lines(stream))
     for _ in range(logs.EVENT_LINES_MAX + 7):
         say("seen", 200.0, logging.DEBUG)

@@ -265,7 +265,7 @@ def test_a_service_that_the_environment_names_is_not_told_as_the_storage(
     assert error.code == told[0] and f"the service that gives tokens for it {told[1]}" in str(error), str(error)
 
 
-@pytest.mark.parametrize("given", ["http://[", "", "/relative", "http://127.0.0.1:1/other"])
+@pytest.mark.parametrize("given", ["http://[", "", "/relative", "http://127.0.0.1:1/other", "http://127.0.0.1:1/"])
 def test_an_address_that_the_environment_does_not_name_is_the_storage_s(
     monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
