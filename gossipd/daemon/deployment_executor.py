@@ -190,7 +190,8 @@ class DeploymentExecutor:
         keys = {*self.swarm.trusted(), work.accepted_signer}
         if kept == copy or _soundness(kept or b"", deployment, keys) >= _soundness(copy, deployment, keys):
             return kept
-        log.warning("kept manifest is damaged", deployment=short(deployment), cure="written again, from the store")
+        words = "kept manifest was lost" if kept is None else "kept manifest is damaged"
+        log.warning(words, deployment=short(deployment), cure="written again, from the store")
         with suppress(StateWriteError):  # the copy is good for as long as it stays
             self.state.keep_envelope(deployment, copy)
         return copy

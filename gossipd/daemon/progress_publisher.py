@@ -231,7 +231,7 @@ class ProgressPublisher:
         """What has changed goes first, and of that what moves or has moved in this run: after a start all is to be
         told. Then what has been told least often since."""
         last = self.tellings.get(deployment.id)
-        is_of_earlier_run = last is None and deployment.state in FINAL
+        is_of_earlier_run = last is None and deployment.is_of_earlier_run and deployment.state in FINAL
         last = last or _NEVER
         return not deployment.changed, is_of_earlier_run, last.refreshes, last.at_s
 

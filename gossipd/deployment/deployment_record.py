@@ -79,6 +79,8 @@ class DeploymentRecord(Struct):
     """``current`` of its name may lead elsewhere; where that is to or from this version it is worth telling at once."""
     is_open: bool = False
     """The planner and the store have it."""
+    is_of_earlier_run: bool = False
+    """The run before this one knew it."""
     is_published: bool = False
     """The store had its directory published when it was opened."""
     base: Counters = field(default_factory=Counters)
@@ -248,5 +250,6 @@ class DeploymentRecord(Struct):
 
     def restore(self, earlier: Progress) -> None:
         """Go on counting from this host's own last record of an earlier run."""
+        self.is_of_earlier_run = True
         self.counters = Counters(**counters_of(earlier))
         self.started_s, self.elapsed_s = earlier.started_s, earlier.elapsed_s

@@ -478,7 +478,8 @@ class DeploymentTable:
         """Raises QueueFullError while this host may begin no further one; what it has begun needs no more room."""
         live, live_max = {one.id for one in self if one.is_live}, self._context.settings.live_max
         if wanted not in live and len(live) >= live_max:
-            sentence = f"{len(live)} deployments are under way on this host, at most {live_max}; it waits its turn"
+            sentence = f"{len(live)} deployments are under way on this host, at most {live_max}: "
+            sentence += "in the inbox it waits its turn, an order is to be given again later"
             raise QueueFullError(sentence)
 
 

@@ -63,7 +63,10 @@ class RestoredVersions:
         except ManifestError as error:
             context.warning("a version of the store is not trusted", deployment=manifest.label, code=error.code)
             return
-        context.info("a version of the store is trusted again", deployment=manifest.label, id=short(manifest.id))
+        context.warning(
+            "a version of the store is trusted again, as the register does not know it", deployment=manifest.label,
+            id=short(manifest.id), cure="what was said on this host of it (untrust, rm) is lost, too: say it again",
+        )  # fmt: skip
         self._note(manifest.id)
 
     def _note(self, deployment: DeploymentId) -> None:

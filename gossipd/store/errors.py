@@ -95,12 +95,13 @@ class StoreClosingError(StoreWriteError):
 
 
 class NoSpaceError(StoreWriteError):
-    """The model and the reserve do not fit; nothing was written. Retry: the store emits SpaceFreed when they fit."""
+    """The model and the reserve do not fit; nothing was written. Retry: the store emits SpaceFreed when they fit. Code
+    ``E_NO_INODES``: its files are more than the file system may still hold."""
 
     code = "E_NO_SPACE"
     exit_code = ExitCode.DISK
 
-    def __init__(self, message: str, *, need_bytes: int, free_bytes: int) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, need_bytes: int, free_bytes: int, code: str | None = None) -> None:
+        super().__init__(message, code=code)
         self.need_bytes = need_bytes
         self.free_bytes = free_bytes

@@ -568,4 +568,12 @@ MUTANTS = (
         "one.changed or is_current\n",
         ("tests/gossipd/daemon/test_progress_publisher.py",),
     ),
+    Mutant(
+        "a-model-that-was-never-told-waits-behind-all",
+        "A host with many models that wait for space never tells that a new one is complete, and denies it itself.",
+        "gossipd/daemon/progress_publisher.py",
+        "last is None and deployment.is_of_earlier_run and",
+        "last is None and",
+        ("tests/gossipd/daemon/test_progress_publisher.py",),
+    ),
 )

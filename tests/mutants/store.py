@@ -833,4 +833,12 @@ MUTANTS = (
         "False:\n",
         ("tests/gossipd/daemon/test_watermarks.py",),
     ),
+    Mutant(
+        "a-model-of-too-many-files-takes-all-inodes",
+        "A model of more files than fit takes all of them, and models that fit wait for good.",
+        "gossipd/store/journal/recovery.py",
+        "    if space.free_files and need > space.free_files:",
+        "    if False:",
+        ("tests/gossipd/store/test_chunk_store.py",),
+    ),
 )

@@ -38,6 +38,7 @@ from gossipd.store.models.replica import ModelReplica, Window
 from gossipd.store.models.showing import show_again
 
 _OPEN_MAX = 64  # a chunk of packed files may touch thousands
+_BOOKS_FILES = 4  # a directory with the manifest, the journal, and the next one while it is exchanged
 _RESERVE_SHARE = 20  # at most a twentieth of the file system, or small disks could hold nothing
 
 
@@ -67,6 +68,8 @@ def open_replica(
     said, is_known = _read_journal(context, manifest)
     _find_tree(context, replica, said, is_known=is_known)
     is_new = not replica.is_published and context.disk.kind(replica.tree) is None
+    if is_new:
+        _check_files(context, replica)
     lacks_bytes = 0 if replica.is_published else _check_space(context, manifest, replica, promised_bytes)
     try:
         _restore(context, replica, said, is_new=is_new, lacks_bytes=lacks_bytes)
@@ -194,6 +197,21 @@ def _check_space(context: Context, manifest: Manifest, replica: ModelReplica, pr
             free_bytes=space.free_bytes,
         )
     return need
+
+
+def _check_files(context: Context, replica: ModelReplica) -> None:
+    """Before anything of a model is made: files of one that does not fit would take what others need. Raises
+    NoSpaceError."""
+    space = context.tracker.space()
+    need = sum(1 for _ in replica.placement.files()) + len(replica.directories()) + _BOOKS_FILES
+    if space.free_files and need > space.free_files:  # where there is none the kernel says so
+        raise NoSpaceError(
+            f"{replica.manifest.label} needs {need} files and directories, and the file system takes "
+            f"{space.free_files} more; delete files, or make the file system with more inodes",
+            need_bytes=0,
+            free_bytes=space.free_bytes,
+            code="E_NO_INODES",
+        )
 
 
 def _allocated_bytes(context: Context, replica: ModelReplica) -> int:

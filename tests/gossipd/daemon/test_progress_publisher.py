@@ -141,7 +141,7 @@ async def test_after_a_start_what_moves_is_told_before_what_ended_long_ago(
 ) -> None:
     old = [complete(number) for number in range(600)]
     for record in old:
-        record.changed = True
+        record.changed = record.is_of_earlier_run = True
     new = DeploymentRecord(ONE.id, said(), ONE, state=HostState.DOWNLOADING)
     parts = Parts(*old, new)
     parts.publisher.store = cast(
@@ -153,6 +153,32 @@ async def test_after_a_start_what_moves_is_told_before_what_ended_long_ago(
     before = len(parts.told)
     await parts.run(1.1)
     assert (parts.told[before][0].deployment, parts.told[before][1].state) == (SHORT, HostState.COMPLETE)
+
+
+async def test_what_ends_before_it_was_told_at_all_waits_for_nothing_that_goes_on(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    waiting = [
+        DeploymentRecord(DeploymentId(number.to_bytes(32, "little")), said(), ONE, changed=True)
+        for number in range(1, 90)
+    ]
+    new = DeploymentRecord(ONE.id, said(), ONE, state=HostState.COMPLETE)
+    parts = Parts(*waiting, new)
+    parts.publisher.store = cast(
+        Any, SimpleNamespace(current=lambda _: None, statistics=parts.publisher.store.statistics)
+    )
+
+    async def change_all() -> None:
+        while True:  # as models that wait for space do
+            for record in waiting:
+                record.changed = True
+            await trio.sleep(LOOK_S / 2)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(change_all)
+        await parts.run(20.0)
+        nursery.cancel_scope.cancel()
+    assert SHORT in [key.deployment for key, _ in parts.told]
 
 
 async def test_what_has_changed_last_is_told_once_more_soon(autojump_clock: trio.testing.MockClock) -> None:

@@ -648,6 +648,22 @@ def test_settings_outside_their_range_are_named() -> None:
         StoreSettings(keep_versions=0).validate()
 
 
+def test_a_model_of_more_files_than_fit_takes_none_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Opened(tmp_path)
+    many, one = build({f"{number}.bin": b"x" for number in range(40)}, name="many"), build({"f": b"x"}, name="one")
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setattr(PosixDisk, "space", lambda _disk: Space(1 << 40, 1 << 41, free_files=20))
+    with pytest.raises(
+        NoSpaceError, match=r"needs 4\d files and directories, and the file system takes 20 more"
+    ) as caught:
+        opened.store.open(many.manifest)
+    assert (caught.value.code, sorted(tmp_path.rglob("*"))) == ("E_NO_INODES", before)
+    assert opened.store.open(one.manifest) is not None, "another one fits"
+    monkeypatch.setattr(PosixDisk, "space", lambda _disk: Space(1 << 40, 1 << 41, free_files=None))
+    opened.store.open(many.manifest)
+    opened.store.close()
+
+
 def test_no_space_says_what_is_needed_and_what_is_free(tmp_path: Path) -> None:
     error = NoSpaceError("x", need_bytes=2, free_bytes=1)
     assert (error.code, error.need_bytes, error.free_bytes) == ("E_NO_SPACE", 2, 1)
