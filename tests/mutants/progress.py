@@ -524,7 +524,7 @@ MUTANTS = (
         "what-ended-long-ago-is-told-before-what-is-new",
         "A host with a thousand versions is started again, and is heard of no new one for minutes.",
         "gossipd/daemon/progress_publisher.py",
-        "        is_of_earlier_run = last is None and deployment.state in FINAL\n",
+        "        is_of_earlier_run = last is None and deployment.is_of_earlier_run and deployment.state in FINAL\n",
         "        is_of_earlier_run = False\n",
         ("tests/gossipd/daemon/test_progress_publisher.py",),
     ),
