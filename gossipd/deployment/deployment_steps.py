@@ -460,6 +460,7 @@ class DeploymentSteps:
 
     def _failed(self, event: events.WorkFailed, now: float) -> None:
         record, error = self.record, event.error
+        was_told = record.state, record.reason, record.changed
         match event.failure:
             case _ if self.step is Step.DELETE:
                 self._context.warning("not deleted yet", deployment=record.label, reason=error.sentence)
@@ -489,4 +490,6 @@ class DeploymentSteps:
                     self._take(self._manifest)  # so that it can be named, and others are told why it is not begun
                 state = HostState.VERIFYING if self.step is Step.PUBLISH else HostState.INIT
                 record.enter(state, reason_of_code(error.code, HostReason.DISK), error.sentence)
+        if (record.state, record.reason) == was_told[:2]:  # dozens that wait would all be told again every few seconds
+            record.changed = was_told[2]
         self._context.retries[self.id] = now + self._context.settings.space_retry_s

@@ -364,4 +364,12 @@ MUTANTS = (
         "        is_so = round_s > 60.0 and 0.0 < round_s",
         ("tests/gossipd/api/test_long_poll.py",),
     ),
+    Mutant(
+        "what-waits-for-space-is-told-again-and-again",
+        "A host with dozens of models that do not fit fills gossip with the same words every five seconds.",
+        "gossipd/deployment/deployment_steps.py",
+        "            record.changed = was_told[2]\n",
+        "            pass\n",
+        ("tests/gossipd/deployment/test_deployment_steps.py",),
+    ),
 )

@@ -300,8 +300,11 @@ def test_reserving_is_tried_again_and_says_why(failure: Failure, code: str, reas
     host.fail(commands.ReserveSpace, failure, LocalError("it refuses", code=code), times=3)
     host.hear(said())
     assert states(host) == (HostState.INIT, reason)
+    assert host.record().changed
+    host.record().changed = False
     host.wait(14.9)
     assert states(host) == (HostState.INIT, reason)
+    assert not host.record().changed, "the same is told by the next refresh"
     host.wait(0.2)
     assert states(host) == (HostState.DOWNLOADING, HostReason.NONE)
 
