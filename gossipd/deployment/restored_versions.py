@@ -1,7 +1,8 @@
 """Versions that the store has whole and of which the register does not tell: it was lost, or is older than they are.
 
-What lives here: reading their manifests from this host's own files at the start, one at a time, and accepting them.
-What does not: the alarm that tells of them (``daemon.store_watch``), and words on them (``dissemination``).
+What lives here: reading their manifests from this host's own files, one at a time, and accepting them, at the start and
+when keys or the clock are judged again. What does not: the alarm that tells of them (``daemon.store_watch``), and words
+on them (``dissemination``).
 
 Other hosts tell this one which of them are deployed. A word that stops one counts only on a manifest that was verified
 here, so without this a version that was rolled back or removed everywhere would stay in use on this host alone. That

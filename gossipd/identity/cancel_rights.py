@@ -28,9 +28,6 @@ class Authors(Struct, frozen=True):
         return self.deployer != b"" and signer.startswith(self.deployer)
 
 
-NOBODY = Authors(b"", b"")
-
-
 def may_cancel(signer: bytes, authors: Authors, *, roles: Container[str], is_client: bool) -> bool:
     """Whether a statement of this signer's may cancel. It is known to be a member's, a client's or the publisher's."""
     return (

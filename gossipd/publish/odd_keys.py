@@ -21,12 +21,12 @@ from gossipd.manifest.source_url import WEB_SCHEMES, SourceUrl
 from gossipd.publish.errors import StorageError
 from gossipd.publish.selection import Selection, pattern_for
 from gossipd.sources.aws_credentials import AwsCredentials
+from gossipd.sources.credential_places import is_unsigned
 from gossipd.sources.location import endpoint, family
 from gossipd.sources.proxies import storage_proxy
 
 _QUOTED = re.compile(r'path: "((?:[^"\\]|\\.)*)"')  # of a Rust value as Rust shows it
 _ESCAPE = re.compile(r"\\(?:u\{([0-9a-f]{1,6})\}|(.))")
-_TRUE = ("1", "true", "on", "yes", "y")  # as obstore reads them
 _NAMED = {"n": "\n", "r": "\r", "t": "\t", "0": "\0"}
 
 
@@ -93,10 +93,9 @@ def _aws_client(url: SourceUrl) -> Any:
     from botocore.session import get_session
 
     proxy = storage_proxy(url.scheme, url.host, os.environ, AwsCredentials().options(url.scheme, url.shown))
-    is_public = os.environ.get("AWS_SKIP_SIGNATURE", "").lower() in _TRUE
     config = Config(
         proxies={} if proxy is None else dict.fromkeys(WEB_SCHEMES, proxy.url),
-        signature_version=UNSIGNED if is_public else None,
+        signature_version=UNSIGNED if is_unsigned(url.scheme, os.environ) else None,
     )
     region = os.environ.get("AWS_REGION")
     return get_session().create_client("s3", region, endpoint_url=endpoint(url.scheme) or None, config=config)

@@ -3,9 +3,9 @@
 What lives here: the bound for each peer, whatever the number of its connections, and the pause. What does not: what is
 refused (``server``), and the pause that a busy server asks for, which an honest peer keeps by itself.
 
-A refusal costs this host three times what it costs the peer that asks. A peer with twelve connections had 20,000 a
-second, a core of the host, and no counter told of it. An honest host is refused as often as others go before it, some
-tens of times a second; where it is more, a pause costs it little, as it asks elsewhere meanwhile.
+A refusal costs this host more than it costs the peer that asks, so that a peer which asks without end would take a core
+of it. An honest host is refused as often as others go before it, some tens of times a second; where it is more, a pause
+costs it little, as it asks elsewhere meanwhile.
 """
 
 from __future__ import annotations
